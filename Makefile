@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: test check peers record brokers vsphere stores bench crash power-cuts syncs-matter protogen kinds kinds-check pod-security
+.PHONY: test check peers record brokers vsphere stores bench neighbours crash power-cuts syncs-matter protogen kinds kinds-check pod-security audit-policy
 
 ## test: install what the tests need, then run all of them
 test:
@@ -22,6 +22,7 @@ peers:
 ## record: write down anew what a real kube-apiserver answers
 record: peers
 	UPDATE_GOLDEN=1 $(CARGO) test -p insula-e2e --test differential kube_apiserver_and_insula_match_the_recording
+	UPDATE_GOLDEN=1 $(CARGO) test -p insula-e2e --test audit kube_apiserver_matches_the_recording
 
 ## brokers: Submariner brokers for many tenants on a real Kubernetes
 brokers: peers
@@ -45,6 +46,12 @@ bench:
 	echo >> bench/RESULTS.md.new
 	./target/release/insula-bench api --date "$$(date +%F)" >> bench/RESULTS.md.new
 	mv bench/RESULTS.md.new bench/RESULTS.md
+
+## neighbours: measure a quiet tenant beside a noisy one; takes about eight minutes, on a quiet machine
+neighbours:
+	$(CARGO) build --release -p insula-bench -p insula-cli
+	./target/release/insula-bench neighbours --date "$$(date +%F)" > bench/NEIGHBOURS.md.new
+	mv bench/NEIGHBOURS.md.new bench/NEIGHBOURS.md
 
 ## crash: kill -9 a writer 1,000 times and judge each recovery
 crash:
@@ -73,3 +80,7 @@ kinds-check:
 ## pod-security: record anew what Kubernetes' PodSecurity says about the pods and requests of its tables; needs Go
 pod-security:
 	go run -C tools/kindgen ./podsecurity --out "$(CURDIR)/crates/admission/tests/data"
+
+## audit-policy: record anew what Kubernetes' audit policies say about the requests of a table; needs Go
+audit-policy:
+	go run -C tools/kindgen ./auditpolicy --out "$(CURDIR)/crates/apiserver/tests/data/audit_policy.jsonl"

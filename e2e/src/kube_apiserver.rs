@@ -20,6 +20,8 @@ const NAME: &str = "kube-apiserver-1.36.4";
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(180);
 /// The polling interval during startup.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// The name of the audit log.
+const AUDIT_LOG: &str = "audit.log";
 /// The administrator's token.
 pub const TOKEN: &str = "system";
 
@@ -49,16 +51,34 @@ impl KubeApiserver {
     ///
     /// If both are installed and it does not become ready.
     pub async fn start_with(users: &str) -> Option<Self> {
+        Self::start_configured(users, None).await
+    }
+
+    /// Starts a server that writes an audit log by this policy.
+    ///
+    /// # Panics
+    ///
+    /// If both are installed and it does not become ready.
+    pub async fn start_audited(policy: &str) -> Option<Self> {
+        Self::start_configured("", Some(policy)).await
+    }
+
+    async fn start_configured(users: &str, policy: Option<&str>) -> Option<Self> {
         let Some(program) = peer::installed("INSULA_KUBE_APISERVER", NAME) else {
             peer::skipped("kube-apiserver is not installed (run make peers)");
             return None;
         };
         let etcd = EtcdServer::start()?;
-        let started = Self::launch(&program, etcd, users).await;
+        let started = Self::launch(&program, etcd, users, policy).await;
         Some(started.expect("kube-apiserver is installed, so it starts"))
     }
 
-    async fn launch(program: &Path, etcd: EtcdServer, users: &str) -> anyhow::Result<Self> {
+    async fn launch(
+        program: &Path,
+        etcd: EtcdServer,
+        users: &str,
+        policy: Option<&str>,
+    ) -> anyhow::Result<Self> {
         let folder = TempDir::with_prefix("insula-kube-apiserver-")?;
         let certificates = Certificates::generate()?;
         let ca = CertificateDer::from_pem_slice(certificates.ca.as_bytes())?;
@@ -67,6 +87,13 @@ impl KubeApiserver {
         let address = free_address()?;
         let mut command = Command::new(program);
         files.arguments(&mut command, address, &etcd.endpoint());
+        if let Some(policy) = policy {
+            let file = folder.path().join("policy.yaml");
+            std::fs::write(&file, policy)?;
+            let log = folder.path().join(AUDIT_LOG);
+            command.arg(format!("--audit-policy-file={}", file.display()));
+            command.arg(format!("--audit-log-path={}", log.display()));
+        }
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -122,6 +149,11 @@ impl KubeApiserver {
     /// The log file.
     pub fn log(&self) -> PathBuf {
         self.folder.path().join("log")
+    }
+
+    /// The audit log, if it writes one.
+    pub fn audit_log(&self) -> PathBuf {
+        self.folder.path().join(AUDIT_LOG)
     }
 
     /// A client with all permissions.

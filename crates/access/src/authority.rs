@@ -214,9 +214,10 @@ fn serial() -> Result<SerialNumber, AuthorityError> {
 mod tests {
     use std::time::{Duration, SystemTime};
 
-    use insula_core::{CREDENTIAL_ID, Proof, Space, TenantBinding};
+    use insula_core::{CREDENTIAL_ID, CredentialRef, Proof, Space, TenantBinding};
 
     use super::*;
+    use crate::certificate::seconds;
     use crate::credential::Credential;
 
     fn authority() -> Authority {
@@ -275,7 +276,15 @@ mod tests {
             assert!(authority.recognise(&pem).unwrap().names.is_empty());
             let credential = certificate::read(&der).unwrap();
             let id = credential.extra[CREDENTIAL_ID][0].clone();
-            assert!(id.starts_with("X509SHA256="), "{id}");
+            let fingerprint = id.strip_prefix("X509SHA256=").unwrap();
+            let begins = certificate::validity(&der).unwrap();
+            let reference = CredentialRef {
+                id: fingerprint.into(),
+                // What the CA backdates for slow clocks does not count for a tenant's own.
+                issued: Some(seconds(begins.from) + if uid.is_some() { 300 } else { 0 }),
+                expires: Some(seconds(begins.until)),
+                epoch: 0,
+            };
             let expected = Credential {
                 user: subject.user,
                 uid: None,
@@ -284,6 +293,7 @@ mod tests {
                 tenant: subject.tenant,
                 tenant_binding,
                 proof: Proof::Certificate,
+                reference,
             };
             assert_eq!(credential, expected);
             assert!(!pem.contains('\r'), "{pem:?}");

@@ -2,10 +2,9 @@
 
 pub(crate) mod tenant_binding;
 
-use std::fmt::Write;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use insula_core::{CREDENTIAL_ID, Extra, Proof, TenantBinding};
+use insula_core::{CREDENTIAL_ID, CredentialRef, Extra, Proof, TenantBinding};
 use ring::digest::{SHA256, digest};
 use x509_parser::asn1_rs::{FromDer, Oid, oid};
 use x509_parser::certificate::X509Certificate;
@@ -62,6 +61,9 @@ impl Validity {
     }
 }
 
+/// What precedes the fingerprint in the attribute that Kubernetes shows.
+const FINGERPRINT_PREFIX: &str = "X509SHA256=";
+
 /// Subject attribute that holds the user's UID, as in Kubernetes.
 const UID: Oid<'_> = oid!(1.3.6.1.4.1.57683.2);
 
@@ -73,9 +75,53 @@ pub fn read(der: &[u8]) -> Result<Credential, CertificateError> {
     let certificate = parse(der)?;
     let mut credential = read_name(certificate.subject())?;
     credential.tenant_binding = tenant_binding::read(&certificate, credential.tenant.as_ref())?;
-    let id = vec![fingerprint(der)];
+    let id = fingerprint(der);
+    credential.reference = reference(&certificate, &id, &credential.tenant_binding);
+    let id = vec![format!("{FINGERPRINT_PREFIX}{id}")];
     credential.extra.insert(CREDENTIAL_ID.to_owned(), id);
     Ok(credential)
+}
+
+/// Reads the claims of the first certificate in PEM.
+pub fn read_pem(pem: &str) -> Result<Credential, CertificateError> {
+    let parsed = pem::parse(pem).map_err(|_| CertificateError::Malformed)?;
+    read(parsed.contents())
+}
+
+/// Names a certificate, with its times.
+///
+/// The server's own CA backdates certificates for clients with slow clocks. Certificates of a
+/// tenant's UID are its own, so their time of issue is known; that of others is the start of
+/// their validity.
+fn reference(
+    certificate: &X509Certificate<'_>,
+    id: &str,
+    binding: &TenantBinding,
+) -> CredentialRef {
+    let validity = certificate.validity();
+    let backdated = match binding {
+        TenantBinding::Uid(_) => CLOCK_SKEW.as_secs() as i64,
+        TenantBinding::Name | TenantBinding::At(_) => 0,
+    };
+    CredentialRef {
+        id: id.into(),
+        issued: Some(validity.not_before.timestamp() + backdated),
+        expires: Some(validity.not_after.timestamp()),
+        epoch: 0,
+    }
+}
+
+/// Returns the fingerprint of a certificate: its SHA-256 digest in hexadecimal.
+pub fn fingerprint(der: &[u8]) -> String {
+    crate::hexadecimal(digest(&SHA256, der).as_ref())
+}
+
+/// Converts a time to seconds since 1970.
+pub fn seconds(time: SystemTime) -> i64 {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => after.as_secs() as i64,
+        Err(before) => -(before.duration().as_secs() as i64),
+    }
 }
 
 /// Returns the validity period of a certificate from any issuer.
@@ -112,6 +158,7 @@ pub(crate) fn read_name(subject: &X509Name<'_>) -> Result<Credential, Certificat
         tenant: membership.tenant,
         tenant_binding: TenantBinding::Name,
         proof: Proof::Certificate,
+        reference: CredentialRef::default(),
     })
 }
 
@@ -132,15 +179,6 @@ fn parse(der: &[u8]) -> Result<X509Certificate<'_>, CertificateError> {
         [] => Ok(certificate),
         _ => Err(CertificateError::Malformed),
     }
-}
-
-/// Identifies a certificate by its digest, in Kubernetes' notation.
-fn fingerprint(der: &[u8]) -> String {
-    let mut text = "X509SHA256=".to_owned();
-    for byte in digest(&SHA256, der).as_ref() {
-        write!(text, "{byte:02x}").expect("a text takes everything");
-    }
-    text
 }
 
 /// Decodes all attributes or fails: a skipped one could have named the tenant.
@@ -222,10 +260,19 @@ mod tests {
                     .iter()
                     .map(|&group: &&str| group.to_owned())
                     .collect(),
-                extra: Extra::from([(CREDENTIAL_ID.to_owned(), vec![fingerprint(&der)])]),
+                extra: Extra::from([(
+                    CREDENTIAL_ID.to_owned(),
+                    vec![format!("X509SHA256={}", fingerprint(&der))],
+                )]),
                 tenant: tenant.map(|name| Space::parse(name).unwrap()),
                 tenant_binding,
                 proof: Proof::Certificate,
+                reference: CredentialRef {
+                    id: fingerprint(&der).into(),
+                    issued: Some(beginning(&der)),
+                    expires: Some(seconds(validity(&der).unwrap().until)),
+                    epoch: 0,
+                },
             };
             assert_eq!(read(&der), Ok(expected), "{user} {organizations:?}");
         }
@@ -235,7 +282,7 @@ mod tests {
     fn fingerprint_is_the_digest_of_the_whole_certificate() {
         // The output of `sha256sum` for these three bytes.
         let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        assert_eq!(fingerprint(b"abc"), format!("X509SHA256={expected}"));
+        assert_eq!(fingerprint(b"abc"), expected);
     }
 
     #[test]

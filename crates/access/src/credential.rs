@@ -1,6 +1,6 @@
 //! The claims of a credential, and the rule that finds the tenant among them.
 
-use insula_core::{Extra, NotATenantName, Proof, Space, TenantBinding};
+use insula_core::{CredentialRef, Extra, NotATenantName, Proof, Space, TenantBinding};
 
 /// The claims of a credential about its holder, before server policy is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub struct Credential {
     pub tenant_binding: TenantBinding,
     /// The type of credential.
     pub proof: Proof,
+    /// The credential itself.
+    pub reference: CredentialRef,
 }
 
 /// Prefix of a group that names a tenant.

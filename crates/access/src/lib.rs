@@ -30,4 +30,9 @@ pub use certificate::Validity;
 pub use credential::{Credential, TENANT_PREFIX, TenantError};
 pub use principal::{NoTenant, resolve_principal};
 pub use space_entry::may_enter;
-pub use token_file::TokenFile;
+pub use token_file::{TokenFile, TokenFileError};
+
+/// Returns bytes in hexadecimal.
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -7,7 +7,9 @@
 mod error;
 mod settings;
 
-use insula_core::{CREDENTIAL_ID, Extra, Proof, RESERVED_PREFIX, Space, TenantBinding};
+use insula_core::{
+    CREDENTIAL_ID, CredentialRef, Extra, Proof, RESERVED_PREFIX, Space, TenantBinding,
+};
 use serde_json::Value;
 
 pub use self::error::Error;
@@ -87,6 +89,12 @@ impl Issuer {
             tenant,
             tenant_binding: TenantBinding::At(issued),
             proof: Proof::Oidc,
+            reference: CredentialRef {
+                id: claims.id().unwrap_or_default().into(),
+                issued: Some(issued),
+                expires: Some(expires),
+                epoch: 0,
+            },
         };
         Ok(AuthenticatedToken {
             credential,
@@ -165,8 +173,9 @@ impl Issuer {
 
 /// The token's ID, which lets a request be traced back to it.
 fn extra(claims: &Claims) -> Extra {
-    let id = claims.text("jti").filter(|id| !id.is_empty());
-    let id = id.map(|id| (CREDENTIAL_ID.to_owned(), vec![format!("JTI={id}")]));
+    let id = claims
+        .id()
+        .map(|id| (CREDENTIAL_ID.to_owned(), vec![format!("JTI={id}")]));
     id.into_iter().collect()
 }
 

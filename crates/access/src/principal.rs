@@ -36,12 +36,14 @@ pub fn resolve_principal(
         home,
         tenant_binding: credential.tenant_binding,
         proof: credential.proof,
+        credential: credential.reference,
+        impersonator: None,
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use insula_core::{Extra, Proof, TenantBinding};
+    use insula_core::{CredentialRef, Extra, Proof, TenantBinding};
 
     use super::*;
 
@@ -58,6 +60,7 @@ mod tests {
             tenant: tenant.map(space),
             tenant_binding: TenantBinding::Name,
             proof: Proof::StaticToken,
+            reference: CredentialRef::default(),
         }
     }
 

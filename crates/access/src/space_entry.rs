@@ -17,7 +17,7 @@ pub fn may_enter(principal: &Principal, spaces: &Spaces) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use insula_core::{Extra, MASTERS, Proof, Space, TenantBinding};
+    use insula_core::{CredentialRef, Extra, MASTERS, Proof, Space, TenantBinding};
 
     use super::*;
 
@@ -48,6 +48,8 @@ mod tests {
                     home: space(home),
                     tenant_binding: TenantBinding::Name,
                     proof: Proof::Certificate,
+                    credential: CredentialRef::default(),
+                    impersonator: None,
                 };
                 let places = [one("system"), one("t1"), one("t2"), Spaces::All];
                 let found = places.map(|spaces| may_enter(&principal, &spaces));

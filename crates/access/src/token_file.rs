@@ -3,10 +3,13 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
+use std::num::NonZeroU32;
 use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
-use insula_core::{Extra, Proof, TenantBinding};
+use insula_core::{CredentialRef, Extra, Proof, TenantBinding};
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
+use ring::pbkdf2;
 
 use crate::credential::{Credential, Membership, TenantError};
 
@@ -16,8 +19,23 @@ use crate::credential::{Credential, Membership, TenantError};
 /// attacker cannot choose byte by byte, and never on the tokens themselves.
 #[derive(Clone)]
 pub struct TokenFile {
-    holders: HashMap<Digest, Credential>,
+    holders: HashMap<Digest, Holder>,
 }
+
+/// The holder of a token.
+#[derive(Clone)]
+struct Holder {
+    credential: Credential,
+    /// The token's ID, once it was asked for.
+    id: OnceLock<Arc<str>>,
+}
+
+/// The work that an ID costs. Static tokens may be short words, and IDs are shown to users who
+/// must not find the token by trying words.
+const ID_ITERATIONS: NonZeroU32 = NonZeroU32::new(10_000).expect("it is not zero");
+
+/// Bytes of an ID.
+const ID_LENGTH: usize = 12;
 
 type Digest = [u8; SHA256_OUTPUT_LEN];
 
@@ -67,7 +85,12 @@ impl TokenFile {
     /// Reads the tokens of a file.
     pub fn load(path: &Path) -> Result<Self, TokenFileError> {
         let bytes = std::fs::read(path).map_err(TokenFileError::Read)?;
-        let text = str::from_utf8(&bytes).map_err(|error| {
+        Self::from_bytes(&bytes)
+    }
+
+    /// Parses the content of a file.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, TokenFileError> {
+        let text = str::from_utf8(bytes).map_err(|error| {
             let before = bytes.iter().take(error.valid_up_to());
             let newlines = before.filter(|&&byte| byte == b'\n').count();
             TokenFileError::Line {
@@ -89,7 +112,9 @@ impl TokenFile {
             let wrong = |problem| TokenFileError::Line { line, problem };
             let fields = fields(text).map_err(wrong)?;
             let (token, credential) = holder(&fields).map_err(wrong)?;
-            if holders.insert(digest_of(token), credential).is_some() {
+            let id = OnceLock::new();
+            let holder = Holder { credential, id };
+            if holders.insert(digest_of(token), holder).is_some() {
                 return Err(wrong(LineProblem::DuplicateToken));
             }
         }
@@ -98,7 +123,25 @@ impl TokenFile {
 
     /// Looks up the credential that a token stands for.
     pub fn find(&self, token: &str) -> Option<&Credential> {
-        self.holders.get(&digest_of(token))
+        let holder = self.holders.get(&digest_of(token))?;
+        Some(&holder.credential)
+    }
+
+    /// Returns the ID of a token of the file. It does not change with the file, and the token
+    /// cannot be computed from it.
+    pub fn id(&self, token: &str) -> Option<Arc<str>> {
+        let holder = self.holders.get(&digest_of(token))?;
+        let id = holder.id.get_or_init(|| id(token, &holder.credential.user));
+        Some(Arc::clone(id))
+    }
+
+    /// Whether every token of this file stands for the same credential in another one.
+    pub fn is_within(&self, other: &Self) -> bool {
+        let kept = |(digest, holder): (&Digest, &Holder)| {
+            let found = other.holders.get(digest);
+            found.is_some_and(|found| found.credential == holder.credential)
+        };
+        self.holders.iter().all(kept)
     }
 }
 
@@ -106,6 +149,15 @@ impl fmt::Debug for TokenFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("TokenFile(****)")
     }
+}
+
+fn id(token: &str, user: &str) -> Arc<str> {
+    let mut bytes = [0; ID_LENGTH];
+    let salt = format!("insula static token of {user}");
+    let algorithm = pbkdf2::PBKDF2_HMAC_SHA256;
+    let (salt, token) = (salt.as_bytes(), token.as_bytes());
+    pbkdf2::derive(algorithm, ID_ITERATIONS, salt, token, &mut bytes);
+    format!("static-{}", crate::hexadecimal(&bytes)).into()
 }
 
 fn digest_of(token: &str) -> Digest {
@@ -139,6 +191,7 @@ fn holder(fields: &[String]) -> Result<(&str, Credential), LineProblem> {
         tenant: membership.tenant,
         tenant_binding: TenantBinding::Name,
         proof: Proof::StaticToken,
+        reference: CredentialRef::default(),
     };
     Ok((token, credential))
 }
@@ -236,6 +289,35 @@ plain,carol,7,dev";
             ("alice", None),
         ] {
             assert_eq!(found(token), expected, "{token}");
+        }
+    }
+
+    #[test]
+    fn id_of_a_token_survives_changes_of_the_file_and_differs_by_token_and_user() {
+        let tokens = TokenFile::parse(FILE).unwrap();
+        let id = tokens.id("s3cret").unwrap();
+        assert_eq!(id.len(), "static-".len() + 24, "{id}");
+        assert!(!id.contains("s3cret"));
+        assert_eq!(tokens.id("unknown"), None);
+        let moved = TokenFile::parse("x,y,z\ns3cret,alice,other,\"tenant:t9\"").unwrap();
+        assert_eq!(moved.id("s3cret"), Some(id.clone()));
+        assert_ne!(tokens.id("plain"), Some(id.clone()));
+        let other = TokenFile::parse("s3cret,mallory,1").unwrap();
+        assert_ne!(other.id("s3cret"), Some(id));
+    }
+
+    #[test]
+    fn file_is_within_another_if_that_has_all_its_lines_unchanged() {
+        let parse = |text: &str| TokenFile::parse(text).unwrap();
+        let old = parse("a,alice,1\nb,bob,2,dev");
+        for (new, within) in [
+            ("a,alice,1\nb,bob,2,dev", true),
+            ("c,carol,3\nb,bob,2,dev\na,alice,1", true),
+            ("a,alice,1", false),
+            ("a,alice,1\nb,bob,2,ops", false),
+            ("", false),
+        ] {
+            assert_eq!(old.is_within(&parse(new)), within, "{new}");
         }
     }
 

@@ -162,7 +162,7 @@ impl Policy {
         namespace: Option<&Object>,
         equivalents: &dyn EquivalentResources,
     ) -> Result<Option<Target>, Refusal> {
-        if request.target.is_admission() || request.target.is_review() {
+        if request.target.is_exempt() || request.target.is_review() {
             return Ok(None);
         }
         match &self.criteria {

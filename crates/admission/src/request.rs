@@ -109,9 +109,16 @@ impl Operation {
 }
 
 impl Target {
-    /// Reports whether the object configures admission. Such objects are exempt from webhooks
-    /// and policies, so that a broken configuration can always be repaired.
-    pub fn is_admission(&self) -> bool {
+    /// Reports whether the object is exempt from webhooks and policies: it revokes a credential,
+    /// which those must not prevent, or it configures admission.
+    pub fn is_exempt(&self) -> bool {
+        let revocation = ("access.insula.dev", "CredentialRevocation");
+        (self.kind.group.as_str(), self.kind.kind.as_str()) == revocation || self.is_admission()
+    }
+
+    /// Reports whether the object configures admission. Such objects are exempt so that a broken
+    /// configuration can always be repaired.
+    fn is_admission(&self) -> bool {
         let kind = self.kind.kind.as_str();
         self.kind.group == crate::validate::GROUP
             && matches!(

@@ -195,7 +195,7 @@ impl Webhook {
         namespace: Option<&Object>,
         equivalents: &dyn EquivalentResources,
     ) -> Result<Option<Target>, Refusal> {
-        if request.target.is_admission() {
+        if request.target.is_exempt() {
             return Ok(None);
         }
         self.criteria

@@ -1,10 +1,12 @@
 //! Documents about the API: discovery, OpenAPI, version, health.
 
+pub mod audit_events;
+mod cache;
 pub mod metrics;
 pub mod reviews;
 mod service_account_keys;
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -19,10 +21,10 @@ use insula_kinds::openapi::{Descriptions, V2Base};
 use insula_kinds::{Kind, openapi, protobuf};
 use serde_json::json;
 
+use self::cache::{CachedDocument, DocumentCache, Slot, hash};
 use self::metrics::Metrics;
 use crate::codec::answer::{Answer, MIN_COMPRESSED};
 use crate::codec::body::Body;
-use crate::codec::gzip::gzip;
 use crate::codec::view;
 use crate::pipeline::route::Document;
 use crate::pipeline::service_account::Accounts;
@@ -40,8 +42,7 @@ pub struct Documents {
     /// The issuer and the keys of service-account tokens.
     accounts: Option<Arc<Accounts>>,
     metrics: Arc<Metrics>,
-    slots: Mutex<Vec<(DocumentKey, Weak<Slot>)>>,
-    recent: Mutex<Vec<Arc<Slot>>>,
+    cache: DocumentCache<DocumentKey>,
     /// Paths and hashes of the OpenAPI v3 documents that all tenants have, and of those of the
     /// system.
     common: [OnceLock<Vec<(String, String)>>; 2],
@@ -49,17 +50,6 @@ pub struct Documents {
     descriptions: Option<Descriptions>,
     /// The start of the server, as the modification time of documents.
     since: HttpDate,
-}
-
-/// A document that is built once: concurrent requests for the same document wait for it.
-type Slot = OnceLock<CachedDocument>;
-
-/// A document and the hash of its content.
-#[derive(Debug)]
-pub struct CachedDocument {
-    body: Bytes,
-    compressed: OnceLock<Bytes>,
-    hash: String,
 }
 
 /// A time in HTTP's format.
@@ -120,16 +110,6 @@ impl Scope<'_> {
     }
 }
 
-/// How many unused documents are kept.
-const MAX_RECENT: usize = 16;
-
-/// The size of all documents that are kept.
-const MAX_RECENT_BYTES: usize = 32 << 20;
-
-/// The size of a document that is kept. A larger one is that of a space with very many
-/// definitions, which must not take the place of the others.
-const MAX_KEPT_BYTES: usize = 8 << 20;
-
 /// How long clients may cache a document that never changes.
 const YEAR_SECONDS: i64 = 365 * 86_400;
 
@@ -146,11 +126,15 @@ impl Documents {
             address,
             accounts,
             metrics,
-            slots: Mutex::default(),
-            recent: Mutex::default(),
+            cache: DocumentCache::default(),
             common: Default::default(),
             since: HttpDate::default(),
         }
+    }
+
+    /// Returns the address that the server is reached at.
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     fn accounts(&self) -> Result<&Accounts> {
@@ -176,7 +160,12 @@ impl Documents {
                     false => "ok".to_owned(),
                     true => {
                         let store = self.metrics.store_check();
-                        format!("[+]ping ok\n[+]cache ok\n{store}\n{check} check passed\n")
+                        let encryption = self.metrics.encryption_check();
+                        let encryption = encryption.map(|line| format!("{line}\n"));
+                        let encryption = encryption.unwrap_or_default();
+                        format!(
+                            "[+]ping ok\n[+]cache ok\n{store}\n{encryption}{check} check passed\n"
+                        )
                     }
                 };
                 Ok(Answer::new(StatusCode::OK, Bytes::from(text).into())
@@ -274,7 +263,9 @@ impl Documents {
             Document::Issuer => {
                 service_account_keys::configuration(self.accounts()?, registry, space)
             }
-            Document::Version
+            // Read with a seat of its own, see `audit_events`.
+            Document::AuditEvents
+            | Document::Version
             | Document::Health(_)
             | Document::Keys
             | Document::TenantIssuer { .. }
@@ -395,44 +386,21 @@ impl Documents {
 
     /// Returns the slot of a document.
     fn get(&self, scope: Scope<'_>, kind: DocumentKind) -> Arc<Slot> {
-        let name = DocumentKey::of(scope, kind);
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        slots.retain(|(_, slot)| slot.strong_count() > 0);
-        let found = slots.iter().find(|(known, _)| *known == name);
-        let found = found.and_then(|(_, slot)| slot.upgrade());
-        found.unwrap_or_else(|| {
-            let slot = Arc::new(Slot::new());
-            slots.push((name, Arc::downgrade(&slot)));
-            slot
-        })
+        self.cache.slot(DocumentKey::of(scope, kind))
     }
 
-    /// Returns the document in a slot, building it if necessary, and marks it as recently used.
+    /// Returns the document in a slot, building it if necessary.
     fn get_or_build<'a>(
         &self,
         scope: Scope<'_>,
         kind: DocumentKind,
         slot: &'a Arc<Slot>,
     ) -> &'a CachedDocument {
-        let build = || CachedDocument::new(self.build(scope, &DocumentKey::of(scope, kind)));
-        let document = slot.get_or_init(build);
-        self.keep(slot);
-        document
-    }
-
-    /// Keeps a document, and drops those that were used longest ago.
-    fn keep(&self, slot: &Arc<Slot>) {
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        recent.retain(|held| !Arc::ptr_eq(held, slot));
-        let size = |slot: &Arc<Slot>| slot.get().map_or(0, CachedDocument::size);
-        if size(slot) > MAX_KEPT_BYTES {
-            return;
-        }
-        recent.push(Arc::clone(slot));
-        let mut total: usize = recent.iter().map(size).sum();
-        while recent.len() > MAX_RECENT || total > MAX_RECENT_BYTES {
-            total -= size(&recent.remove(0));
-        }
+        let key = DocumentKey::of(scope, kind);
+        // Without custom definitions, a document is that of all spaces.
+        let owner = (key.definitions != 0).then_some(scope.space);
+        self.cache
+            .get_or_build(slot, owner, || self.build(scope, &key))
     }
 
     /// Builds the index of OpenAPI v3. The documents common to all spaces are hashed only once.
@@ -532,30 +500,6 @@ impl HttpDate {
     }
 }
 
-impl CachedDocument {
-    /// Returns the document, compressed if the client accepts it.
-    fn bytes(&self, gzipped: bool) -> Bytes {
-        match gzipped {
-            true => self.compressed.get_or_init(|| gzip(&self.body)).clone(),
-            false => self.body.clone(),
-        }
-    }
-
-    /// Returns the size of the document, with the compressed one.
-    fn size(&self) -> usize {
-        self.body.len() + self.compressed.get().map_or(0, Bytes::len)
-    }
-
-    fn new(body: Vec<u8>) -> Self {
-        let hash = hash(&body);
-        Self {
-            body: body.into(),
-            compressed: OnceLock::new(),
-            hash,
-        }
-    }
-}
-
 fn legacy(document: discovery::Document, parts: &Parts, query: &Query) -> Result<Answer> {
     let accepted = negotiate::accepted(&parts.headers, query, Asked::Plain)?;
     let body = if accepted.media == Media::Protobuf {
@@ -573,15 +517,6 @@ fn legacy(document: discovery::Document, parts: &Parts, query: &Query) -> Result
         view::finish(accepted, Bytes::from(document.into_json()))
     };
     Ok(Answer::new(StatusCode::OK, body.into()).of(accepted))
-}
-
-fn hash(bytes: &[u8]) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA512, bytes);
-    digest
-        .as_ref()
-        .iter()
-        .map(|byte| format!("{byte:02X}"))
-        .collect()
 }
 
 fn quoted(hash: &str) -> HeaderValue {

@@ -8,6 +8,7 @@
 
 mod connection;
 mod dial;
+mod endpoint;
 mod error;
 mod pool;
 mod service;
@@ -27,6 +28,7 @@ use insula_core::Space;
 use insula_dialer::{AddressRules, Cidr, Dialer, KeyedLimit, Reach, Resolver};
 use tokio::time::{Instant, timeout_at};
 
+pub use endpoint::{Endpoint, EndpointError, EndpointSettings};
 pub use error::CallError;
 pub use service::{Backend, Services};
 

@@ -6,8 +6,11 @@
 //! - *reads* and *writes* mostly wait for the store, so many may run at once.
 //! - *heavy* reads keep a core busy: as many run as leave one core free. The bodies of large
 //!   responses use the same pool, in [`TimeSlices`] of a few milliseconds.
-//! - *bodies* of requests occupy memory.
+//! - *bodies* of requests occupy memory, and so do the objects *decoded* from them.
 //! - *watches* are long-lived.
+//!
+//! A tenant's requests are also limited in their rate ([`rate_limiter`]). What one space may have
+//! of each pool is in [`LimitTable`], where a tenant's object overrides the defaults.
 //!
 //! Beside seats, a space has a share of the memory for responses that are not yet sent
 //! ([`unsent`]).
@@ -16,10 +19,16 @@
 //! for system principals, who also work in tenants' spaces: they neither use a tenant's seats
 //! nor wait in its queue.
 
+mod address_shares;
+pub mod client_address;
 pub mod connection_tracker;
 pub mod cpu_bound;
+pub mod decoded;
+pub mod handshake_turns;
 mod limits;
 mod pool;
+mod rate_limiter;
+mod space_limits;
 mod time_slice;
 pub mod unsent;
 
@@ -30,10 +39,13 @@ use insula_core::Space;
 
 pub use limits::{Connections, Limits, Unsent};
 pub use pool::{Bound, Seat, SeatStats};
+pub use space_limits::{LimitTable, LimitedResource, SpaceLimits, TenantLimits};
 pub use time_slice::TimeSlices;
 
 use crate::status::{Result, StatusError};
 use pool::{Acquisition, Pool};
+use rate_limiter::RateLimiter;
+use space_limits::SEAT_BYTES;
 
 /// The work of a request, from which its cost follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +65,11 @@ pub enum Work {
         /// The length of the body, or its upper bound.
         bytes: u64,
     },
+    /// Work with decoded objects.
+    Decode {
+        /// The memory that the objects need.
+        bytes: usize,
+    },
 }
 
 /// The seat pools of a server.
@@ -62,7 +79,9 @@ pub struct FlowControl {
     heavy: Arc<Pool>,
     writes: Arc<Pool>,
     bodies: Arc<Pool>,
+    decoded: Arc<Pool>,
     watches: Arc<Pool>,
+    rates: Arc<RateLimiter>,
     queue_timeout: Duration,
 }
 
@@ -74,19 +93,55 @@ pub const HEAVY: usize = 100;
 /// once. Kubernetes also counts one to ten seats per request.
 const MAX_WRITE_SEATS: u32 = 10;
 
-/// The bytes that one seat of the body pool stands for.
-const BODY_SEAT_BYTES: u64 = 64 << 10;
+/// The memory from which decoded objects need seats: a request has some in any case.
+const MIN_DECODED_BYTES: usize = 512 << 10;
+
+/// How many requests a heavy read counts as in the rate of a tenant: the most seats that
+/// Kubernetes counts for a list.
+const HEAVY_WIDTH: u32 = 10;
 
 impl FlowControl {
     /// Creates the pools, with all seats free.
-    pub fn new(limits: &Limits) -> Self {
+    pub fn new(limits: &Limits, table: &Arc<LimitTable>) -> Self {
+        let pool = |bound, resource| Pool::with_limits(bound, table, resource);
         Self {
-            reads: Pool::new(limits.reads),
-            heavy: Pool::new(limits.heavy),
-            writes: Pool::new(limits.writes),
-            bodies: Pool::new(limits.bodies),
-            watches: Pool::new(limits.watches),
+            reads: pool(limits.reads, LimitedResource::Reads),
+            heavy: pool(limits.heavy, LimitedResource::HeavyReads),
+            writes: pool(limits.writes, LimitedResource::Writes),
+            bodies: pool(limits.bodies, LimitedResource::RequestBytes),
+            decoded: Pool::new(limits.decoded),
+            watches: pool(limits.watches, LimitedResource::Watches),
+            rates: Arc::new(RateLimiter::new(
+                Arc::clone(table),
+                limits.refusals_per_second,
+            )),
             queue_timeout: limits.queue_timeout,
+        }
+    }
+
+    /// Counts a request in the rate of the space, before anything else is known of its work.
+    ///
+    /// # Errors
+    ///
+    /// If the space exceeds its rate.
+    pub fn charge_request(&self, space: &Space) -> Result<()> {
+        self.rates.charge(space, 1)
+    }
+
+    /// Whether the space has had more refusals for its rate than it gets an answer for.
+    pub fn is_flooded(&self, space: &Space) -> bool {
+        self.rates.is_flooded(space)
+    }
+
+    /// Counts the work of a request in the rate of the space, beyond the request itself.
+    ///
+    /// # Errors
+    ///
+    /// If the space exceeds its rate.
+    pub fn charge_work(&self, space: &Space, work: Work) -> Result<()> {
+        match work.width() {
+            0..=1 => Ok(()),
+            width => self.rates.charge(space, width - 1),
         }
     }
 
@@ -111,6 +166,14 @@ impl FlowControl {
         self.acquire(space, Work::Read { objects: HEAVY }).await
     }
 
+    /// Acquires the seats for decoded objects, unless they are small.
+    pub async fn acquire_decoded(&self, space: &Space, bytes: usize) -> Result<Option<Seat>> {
+        if bytes < MIN_DECODED_BYTES {
+            return Ok(None);
+        }
+        self.acquire(space, Work::Decode { bytes }).await.map(Some)
+    }
+
     /// Acquires the seat of a watch, without waiting.
     pub fn acquire_watch(&self, space: &Space) -> Result<Seat> {
         match self.watches.try_acquire(space, 1) {
@@ -125,30 +188,41 @@ impl FlowControl {
     }
 
     /// Returns the statistics of every pool, by name.
-    pub fn seat_stats(&self) -> [(&'static str, SeatStats); 5] {
+    pub fn seat_stats(&self) -> [(&'static str, SeatStats); 6] {
         [
             ("read", self.reads.stats()),
             ("heavy_read", self.heavy.stats()),
             ("write", self.writes.stats()),
             ("body", self.bodies.stats()),
+            ("decode", self.decoded.stats()),
             ("watch", self.watches.stats()),
         ]
+    }
+
+    /// Returns the spaces with the most open watches, and their number.
+    pub fn most_watches(&self, most: usize) -> Vec<(Space, u32)> {
+        self.watches.costliest(most)
+    }
+
+    /// Returns how many requests exceeded the rate of their space, and the spaces with the most.
+    pub fn rate_limited(&self, most: usize) -> (u64, Vec<(Space, u64)>) {
+        self.rates.rejected(most)
     }
 
     fn pool_and_cost(&self, work: Work) -> (&Arc<Pool>, u32) {
         match work {
             Work::Read { .. } if work.is_heavy() => (&self.heavy, 1),
             Work::Read { .. } => (&self.reads, 1),
-            Work::Write { objects } => {
-                let objects = u32::try_from(objects).unwrap_or(MAX_WRITE_SEATS);
-                (&self.writes, objects.clamp(1, MAX_WRITE_SEATS))
-            }
-            Work::Receive { bytes } => {
-                let units = u32::try_from(bytes.div_ceil(BODY_SEAT_BYTES)).unwrap_or(u32::MAX);
-                (&self.bodies, units)
-            }
+            Work::Write { .. } => (&self.writes, work.width()),
+            Work::Receive { bytes } => (&self.bodies, seats_for(bytes)),
+            Work::Decode { bytes } => (&self.decoded, seats_for(bytes as u64)),
         }
     }
+}
+
+/// Returns the seats that stand for this much memory.
+fn seats_for(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(SEAT_BYTES)).unwrap_or(u32::MAX)
 }
 
 impl Work {
@@ -156,11 +230,28 @@ impl Work {
     pub const fn is_heavy(self) -> bool {
         matches!(self, Self::Read { objects } if objects >= HEAVY)
     }
+
+    /// Returns how many requests the work counts as.
+    fn width(self) -> u32 {
+        match self {
+            Self::Read { .. } if self.is_heavy() => HEAVY_WIDTH,
+            Self::Read { .. } => 1,
+            Self::Write { objects } => {
+                let objects = u32::try_from(objects).unwrap_or(MAX_WRITE_SEATS);
+                objects.clamp(1, MAX_WRITE_SEATS)
+            }
+            Self::Receive { .. } | Self::Decode { .. } => 0,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn flow_control(limits: &Limits) -> FlowControl {
+        FlowControl::new(limits, &Arc::new(LimitTable::new(limits)))
+    }
 
     fn small() -> Limits {
         Limits {
@@ -176,7 +267,7 @@ mod tests {
 
     #[test]
     fn cost_of_work_follows_from_the_resource_it_uses() {
-        let flow_control = FlowControl::new(&Limits::default());
+        let flow_control = flow_control(&Limits::default());
         let priced = |work| {
             let (pool, cost) = flow_control.pool_and_cost(work);
             let pools = [
@@ -184,8 +275,9 @@ mod tests {
                 &flow_control.heavy,
                 &flow_control.writes,
                 &flow_control.bodies,
+                &flow_control.decoded,
             ];
-            let names = ["reads", "heavy", "writes", "bodies"];
+            let names = ["reads", "heavy", "writes", "bodies", "decoded"];
             let place = pools.iter().position(|of| Arc::ptr_eq(of, pool)).unwrap();
             (names[place], cost)
         };
@@ -210,6 +302,7 @@ mod tests {
             (Work::Receive { bytes: 0 }, ("bodies", 0)),
             (Work::Receive { bytes: 3 << 20 }, ("bodies", 48)),
             (Work::Receive { bytes: u64::MAX }, ("bodies", u32::MAX)),
+            (Work::Decode { bytes: 50 << 20 }, ("decoded", 800)),
         ] {
             assert_eq!(priced(work), pool_and_cost, "{work:?}");
         }
@@ -217,7 +310,7 @@ mod tests {
 
     #[tokio::test]
     async fn request_gets_429_when_its_queue_is_full_or_its_wait_times_out() {
-        let flow_control = Arc::new(FlowControl::new(&small()));
+        let flow_control = Arc::new(flow_control(&small()));
         let work = Work::Read { objects: HEAVY };
         let seat = flow_control.acquire(&Space::System, work).await.unwrap();
         let (first, second) = tokio::join!(
@@ -236,5 +329,56 @@ mod tests {
         assert_eq!((stats.used, stats.waiting, stats.refused), (1, 0, 2));
         drop(seat);
         assert!(flow_control.acquire(&Space::System, work).await.is_ok());
+    }
+
+    /// Every pool, with a limit of a tenant that is raised and lowered.
+    #[tokio::test]
+    async fn tenants_have_limits_of_their_own_in_every_pool() {
+        let bound = Bound {
+            total: 20,
+            each: 3,
+            queue: 0,
+        };
+        let limits = Limits {
+            reads: bound,
+            heavy: bound,
+            writes: bound,
+            bodies: bound,
+            ..Limits::default()
+        };
+        let table = Arc::new(LimitTable::new(&limits));
+        let flow_control = FlowControl::new(&limits, &table);
+        let [tenant, neighbour] = ["t1", "t2"].map(|name| Space::parse(name).unwrap());
+        for (resource, work, unit) in [
+            (LimitedResource::Reads, Work::Read { objects: 1 }, 1),
+            (
+                LimitedResource::HeavyReads,
+                Work::Read { objects: HEAVY },
+                1,
+            ),
+            (LimitedResource::Writes, Work::Write { objects: 1 }, 1),
+            (
+                LimitedResource::RequestBytes,
+                Work::Receive { bytes: 1 },
+                SEAT_BYTES,
+            ),
+        ] {
+            let mut held = Vec::new();
+            // The limits in turn, and how many more requests each admits.
+            for (limit, more) in [(2, 2), (4, 2), (1, 0)] {
+                let limits = TenantLimits::default().with(resource, limit * unit);
+                table.set(&tenant, &limits);
+                for _ in 0..more {
+                    held.push(flow_control.acquire(&tenant, work).await.unwrap());
+                }
+                let refused = flow_control.acquire(&tenant, work).await.unwrap_err();
+                assert_eq!((refused.code, refused.retry_after), (429, Some(1)));
+            }
+            assert_eq!(held.len(), 4, "a lower limit ends nothing: {resource:?}");
+            for _ in 0..3 {
+                held.push(flow_control.acquire(&neighbour, work).await.unwrap());
+            }
+            flow_control.acquire(&neighbour, work).await.unwrap_err();
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! accept        TLS, connection limits                        server/connection.rs
 //! route         path -> verb, resource, namespace, name       pipeline/route.rs
 //! authenticate  certificate | token -> Principal              pipeline/authenticate.rs
+//! rate limit    tokens of the space, or 429                   flow_control/rate_limiter.rs
 //! impersonate   Principal -> impersonated Principal           pipeline/impersonate.rs
 //! locate        Principal + URL -> Space                      pipeline/locate.rs
 //! authorize     access to the space, then RBAC -> Granted     pipeline/authorize.rs
@@ -17,6 +18,7 @@
 //! audit         beside all of it: one event per request       pipeline/audit.rs
 //! ```
 
+mod dispatch;
 mod work;
 
 use std::pin::{Pin, pin};
@@ -26,18 +28,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HeaderValue};
 use http::request::Parts;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt, Limited};
 use insula_core::{Principal, Space, Spaces, Verb};
 
-use self::work::work_of;
+use self::work::{decoded_bytes, work_of};
 use crate::codec::answer::Answer;
 use crate::codec::body::Body;
-use crate::codec::input::Sent;
-use crate::codec::view::View;
 use crate::documents::Documents;
+use crate::documents::audit_events;
 use crate::documents::metrics::Metrics;
-use crate::documents::reviews;
 use crate::flow_control::connection_tracker::{ConnectionTracker, TrackedConnection};
 use crate::flow_control::cpu_bound;
 use crate::flow_control::unsent::UnsentPool;
@@ -49,18 +49,15 @@ use crate::pipeline::authorize::{
 };
 use crate::pipeline::impersonate::{ImpersonatedRequest, impersonate};
 use crate::pipeline::locate::locate;
-use crate::pipeline::route::{Document, ResourcePath, Route, Target, route, unserved};
+use crate::pipeline::route::{Document, Route, Target, route, unserved};
 use crate::pipeline::service_account::Accounts;
 use crate::read;
 use crate::registry::Registry;
-use crate::registry::versions;
 use crate::request::context::RequestContext;
-use crate::request::negotiate::{self, Accepted, Media};
+use crate::request::negotiate::{self, Accepted};
 use crate::request::query::Query;
 use crate::request::receive::{MAX_BODY, receive};
 use crate::status::{Result, StatusError};
-use crate::subresources;
-use crate::write::{self, Deleted, PatchFormat};
 
 /// The state that all requests share.
 pub struct App {
@@ -74,8 +71,8 @@ pub struct App {
     pub metrics: Arc<Metrics>,
     /// Issues and verifies service account tokens, if the server has a key.
     pub accounts: Option<Arc<Accounts>>,
-    /// The audit log, if configured.
-    pub audit: Option<Arc<audit::Sink>>,
+    /// The audit of requests, if configured.
+    pub audit: Option<Arc<audit::Audit>>,
     /// Seats and queues for the work of requests.
     pub flow_control: FlowControl,
     /// The responses that clients have yet to take.
@@ -108,14 +105,8 @@ where
     let query = Query::parse(parts.uri.query().unwrap_or(""));
     let route = route(&parts.method, parts.uri.path(), query.flag("watch"));
     let audit_id = audit::id(&parts.headers);
-    let mut record = Record::begin(
-        app.audit.as_deref(),
-        &audit_id,
-        &source.peer,
-        &parts,
-        &route,
-    )
-    .await;
+    let mut record =
+        Record::begin(app.audit.as_ref(), &audit_id, &source.peer, &parts, &route).await;
     let deadline = deadline(&query);
     let mut body = pin!(body);
     let answered = match deadline {
@@ -127,7 +118,7 @@ where
             in_time.unwrap_or_else(|_| Err(StatusError::timeout()))
         }
     };
-    record.answered(answered.as_ref().map(|answer| answer.status.as_u16()));
+    let answered = record.answered(answered).await;
     let answer = answered.unwrap_or_else(|error| Answer::failed(&parts, &query, &error));
     drain(body).await;
     app.metrics.count(&parts.method, answer.status);
@@ -180,8 +171,13 @@ where
         .authenticator
         .authenticate(registry, &source.peer, headers)
         .await?;
-    record.authenticated(&authenticated);
+    record.authenticated(&authenticated).await?;
     source.connection.authenticated(&authenticated.home)?;
+    // As early as the space is known: what follows is the work that a flood would cause.
+    if let Err(error) = app.flow_control.charge_request(&authenticated.home) {
+        source.connection.note_rate_exceeded();
+        return Err(error);
+    }
     let asked = ImpersonatedRequest {
         parts,
         query,
@@ -240,6 +236,13 @@ where
 }
 
 impl App {
+    /// Whether requests on the connection are refused without an answer, because its client goes
+    /// on although its space is far beyond its rate.
+    pub fn is_flooded_by(&self, connection: &TrackedConnection) -> bool {
+        let space = connection.space_over_rate();
+        space.is_some_and(|space| self.flow_control.is_flooded(space))
+    }
+
     /// Waits until the caller's space has room for a response.
     async fn await_room(&self, payer: &Space) -> Result<()> {
         let timeout = self.limits.queue_timeout;
@@ -265,6 +268,18 @@ async fn serve_document(
     parts: &Parts,
     query: &Query,
 ) -> Result<Answer> {
+    if *document == Document::AuditEvents {
+        return audit_events::answer(
+            &app.registry,
+            &app.flow_control,
+            app.audit.as_deref(),
+            app.documents.address(),
+            principal,
+            space,
+            query,
+        )
+        .await;
+    }
     let apis = app.registry.apis(space);
     let has_custom = apis.is_some_and(|apis| !apis.offers().is_empty());
     let build = || {
@@ -300,9 +315,11 @@ where
     }
     let accepted = negotiate::accepted(&parts.headers, query, caller.path().asked())?;
     if caller.path().verb.reads() {
-        return serve_read(app, caller, query, accepted).await;
+        return serve_read(app, caller, query, accepted, record).await;
     }
     let payer = &caller.principal().home;
+    let work = work_of(&app.registry, &caller, query);
+    app.flow_control.charge_work(payer, work)?;
     // The seat for the work is acquired only after the body is received: a slow client must
     // not occupy one.
     let max_bytes = MAX_BODY as u64;
@@ -316,16 +333,20 @@ where
         .await?;
     record.reading();
     let body = receive(body, &app.limits).await?;
-    let work = work_of(&app.registry, &caller, query);
+    record.received(&body);
+    let encoded = record.uncompressed(accepted);
+    let decoded = decoded_bytes(&app.registry, &caller, &body)?;
+    let _decoded = app.flow_control.acquire_decoded(payer, decoded).await?;
     let context = caller.context;
     context.acquire_seat(&app.flow_control, payer, work).await?;
-    let written = write(app, caller, parts, query, accepted, record, body).await;
+    let written = dispatch::write(app, caller, parts, query, encoded, record, body).await;
     context.release_seat().await;
     record.annotated(context.take_annotations());
     // Webhooks may have added warnings to a rejected request, too.
     let warnings = context.take_warnings();
     match written {
-        Ok(answer) => Ok(answer
+        Ok(answer) => Ok(record
+            .responded(answer, accepted)
             .warned(warnings)
             .paced(app.flow_control.time_slices(payer))),
         Err(error) => Err(error.warned(warnings)),
@@ -384,6 +405,7 @@ async fn serve_read(
     caller: Caller<'_>,
     query: &Query,
     accepted: Accepted,
+    record: &mut Record<'_>,
 ) -> Result<Answer> {
     let (flow_control, payer) = (&app.flow_control, &caller.principal().home);
     let watches = caller.path().verb == Verb::Watch;
@@ -391,6 +413,7 @@ async fn serve_read(
         .then(|| flow_control.acquire_watch(payer))
         .transpose()?;
     let work = work_of(&app.registry, &caller, query);
+    flow_control.charge_work(payer, work)?;
     if work.is_heavy() {
         // Seats for heavy reads are few, so wait for the requested revision before taking one.
         let _waiting = flow_control
@@ -400,7 +423,10 @@ async fn serve_read(
     }
     let context = caller.context;
     context.acquire_seat(flow_control, payer, work).await?;
-    let answer = read(app, caller, query, accepted).await;
+    let encoded = record.uncompressed(accepted);
+    let answer = dispatch::read(app, caller, query, encoded).await;
+    // Before the seat is released: a list may be assembled.
+    let answer = answer.map(|answer| record.responded(answer, accepted));
     context.release_seat().await;
     let mut answer = answer?;
     if !answer.body.is_shared() {
@@ -429,154 +455,6 @@ fn deprecation(granted: &Granted) -> Option<String> {
         _ => return None,
     };
     Some(warning.to_owned())
-}
-
-async fn read(app: &App, caller: Caller<'_>, query: &Query, accepted: Accepted) -> Result<Answer> {
-    let path = caller.path();
-    let registry = &app.registry;
-    let view = View::new(&path.kind, accepted, query)?;
-    if let Some(name) = &path.subresource {
-        return subresources::get(registry, caller, name, query, accepted).await;
-    }
-    let body = match path.verb {
-        Verb::Watch => {
-            if accepted.media == Media::Yaml {
-                return Err(StatusError::no_such_form(
-                    "only the following media types are accepted: \
-                     application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch",
-                ));
-            }
-            let body = read::watch(registry, caller, query, view).await?;
-            let mut answer = Answer::new(StatusCode::OK, body);
-            answer.content_type = match accepted.media {
-                Media::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
-                _ => "application/json",
-            };
-            return Ok(answer);
-        }
-        Verb::List => read::list(registry, caller, query, &view).await?,
-        _ => read::get(registry, caller, query, &view).await?,
-    };
-    Ok(Answer::new(StatusCode::OK, body).of(accepted))
-}
-
-async fn write(
-    app: &App,
-    caller: Caller<'_>,
-    parts: &Parts,
-    query: &Query,
-    accepted: Accepted,
-    record: &mut Record<'_>,
-    body: Bytes,
-) -> Result<Answer> {
-    let path = caller.path();
-    let registry = &app.registry;
-    let view = View::new(&path.kind, accepted, query)?;
-    if path.verb == Verb::Patch {
-        let format = PatchFormat::parse(negotiate::content_type(&parts.headers))?;
-        if path.subresource.as_deref() == Some("scale") {
-            return subresources::patch_scale(registry, caller, query, accepted, format, &body)
-                .await;
-        }
-        let done = write::patch(registry, caller, query, format, &body).await?;
-        versions::prepare(
-            registry,
-            Some(caller.context),
-            &path.kind,
-            std::iter::once(&done.object),
-        )
-        .await?;
-        return Ok(Answer::done(&view, done)?.of(accepted));
-    }
-    let sent = Sent {
-        media: negotiate::sent(&parts.headers)?,
-        body,
-    };
-    let issuer = app.accounts.as_ref().map(|accounts| &accounts.issuer);
-    if let Some(answer) =
-        subresources::write(registry, issuer, caller, query, accepted, &sent).await?
-    {
-        return Ok(answer);
-    }
-    match path.verb {
-        Verb::Create if reviews::is_review(path.of()) => {
-            reviews::answer(
-                registry,
-                &app.authenticator,
-                &caller,
-                query,
-                accepted,
-                &sent,
-            )
-            .await
-        }
-        Verb::Create => {
-            let done = write::create(registry, caller, query, &sent).await?;
-            record.named(done.object.name());
-            versions::prepare(
-                registry,
-                Some(caller.context),
-                &path.kind,
-                std::iter::once(&done.object),
-            )
-            .await?;
-            Ok(Answer::done(&view, done)?.of(accepted))
-        }
-        Verb::Update => {
-            let done = write::update(registry, caller, query, &sent).await?;
-            versions::prepare(
-                registry,
-                Some(caller.context),
-                &path.kind,
-                std::iter::once(&done.object),
-            )
-            .await?;
-            Ok(Answer::done(&view, done)?.of(accepted))
-        }
-        Verb::Delete => {
-            let mut deleted = write::delete(registry, caller, query, &sent).await?;
-            let warnings = std::mem::take(&mut deleted.warnings);
-            if shows_object(path, &deleted) {
-                let object = std::iter::once(&deleted.object);
-                let context = Some(caller.context);
-                versions::prepare(registry, context, &path.kind, object).await?;
-            }
-            let code = match deleted.accepted {
-                true => StatusCode::ACCEPTED,
-                false => StatusCode::OK,
-            };
-            let body = deleted_body(&view, path, deleted)?;
-            Ok(Answer::new(code, body).of(accepted).warned(warnings))
-        }
-        _ => {
-            let deleted = write::delete_collection(registry, caller, query, &sent, &view).await?;
-            let listing = deleted.listing;
-            let body = view.list(listing.objects, &listing.meta)?;
-            Ok(Answer::new(StatusCode::OK, body)
-                .of(accepted)
-                .warned(deleted.warnings))
-        }
-    }
-}
-
-/// Returns the response to a delete: the object, or a success status if it is removed.
-fn deleted_body(view: &View, path: &ResourcePath, deleted: Deleted) -> Result<Body> {
-    let kind = path.of();
-    if shows_object(path, &deleted) {
-        return view.object(&deleted.object);
-    }
-    let tree = deleted.object.tree();
-    let uid = tree
-        .get("metadata")
-        .and_then(|metadata| metadata.get("uid"));
-    Ok(view
-        .clone()
-        .whole()
-        .success(kind, deleted.object.name(), uid))
-}
-
-fn shows_object(path: &ResourcePath, deleted: &Deleted) -> bool {
-    !deleted.gone || path.of().delete_returns_object
 }
 
 /// Reads the rest of a request body that was not needed, up to a limit.

@@ -9,5 +9,7 @@ pub mod impersonate;
 pub mod locate;
 pub mod oidc;
 pub mod policy;
+pub mod revocation;
 pub mod route;
 pub mod service_account;
+pub mod trust;

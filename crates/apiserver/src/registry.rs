@@ -1,16 +1,21 @@
 //! The objects of the server: written to the store, read from the cache.
 
+pub mod access_kinds;
+pub mod access_records;
 pub mod apis;
 pub mod built_in;
 pub mod continue_token;
 mod conversion;
 pub mod definitions;
 pub mod encoding;
+pub(crate) mod encryption;
 pub mod fair_locks;
 pub(crate) mod hooks;
 pub(crate) mod publish;
 pub mod rbac_kinds;
 pub mod resource;
+pub mod tenant_quota;
+pub mod tenant_status;
 pub mod versions;
 
 use std::sync::Arc;
@@ -18,15 +23,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use insula_admission::pod_security::PodSecurity;
 use insula_core::{Layout, Place, ResourceName, Revision, Space};
+use insula_encryption::EncryptedStore;
 use insula_kinds::{Kind, core_kind, kinds};
 use insula_store::{Key, Outcome, Store, Transaction};
 use tokio::sync::Notify;
 
 use crate::egress::Egress;
+use crate::flow_control::{LimitTable, Limits, SpaceLimits};
+use crate::registry::access_records::AccessRecords;
 use crate::registry::continue_token::ContinueTokens;
 use crate::registry::definitions::Definitions;
 use crate::registry::fair_locks::FairLocks;
 use crate::registry::resource::Resource;
+use crate::registry::tenant_quota::TenantQuota;
 use crate::status::{Result, StatusError};
 use insula_cache::Keyed;
 use insula_cache::{Cache, Collection, SpaceState, Stored};
@@ -37,11 +46,15 @@ pub struct Registry {
     cache: Arc<Cache>,
     layout: Layout,
     tokens: ContinueTokens,
+    access_records: AccessRecords,
     closing: Closing,
     definitions: Definitions,
     egress: Egress,
     pod_security: PodSecurity,
+    tenant_quota: TenantQuota,
+    limits: Arc<LimitTable>,
     root_ca: Option<Arc<str>>,
+    encryption: Option<Arc<EncryptedStore>>,
     namespace_locks: FairLocks,
     /// The revision of the last change that this server committed.
     committed: AtomicU64,
@@ -128,10 +141,14 @@ impl Registry {
             layout,
             tokens: ContinueTokens::new(secret),
             closing: Closing::default(),
+            access_records: AccessRecords::default(),
             definitions: Definitions::default(),
             egress,
             pod_security: PodSecurity::default(),
+            tenant_quota: TenantQuota::default(),
+            limits: Arc::new(LimitTable::new(&Limits::default())),
             root_ca: root_ca.map(Arc::from),
+            encryption: None,
             namespace_locks: FairLocks::default(),
             committed: AtomicU64::new(0),
         }
@@ -142,6 +159,26 @@ impl Registry {
     pub fn with_pod_security(mut self, pod_security: PodSecurity) -> Self {
         self.pod_security = pod_security;
         self
+    }
+
+    /// Sets the quota of tenants for what their objects do not set, and the limits of all spaces.
+    #[must_use]
+    pub fn with_tenant_limits(mut self, quota: TenantQuota, limits: Arc<LimitTable>) -> Self {
+        self.tenant_quota = quota;
+        self.limits = limits;
+        self
+    }
+
+    /// Sets the store's encryption at rest.
+    #[must_use]
+    pub fn with_encryption(mut self, encryption: Option<Arc<EncryptedStore>>) -> Self {
+        self.encryption = encryption;
+        self
+    }
+
+    /// Returns the store's encryption at rest, if it is enabled.
+    pub const fn encryption(&self) -> Option<&Arc<EncryptedStore>> {
+        self.encryption.as_ref()
     }
 
     /// Ends all watches.
@@ -185,6 +222,16 @@ impl Registry {
         &self.pod_security
     }
 
+    /// Returns the quota of tenants for what their objects do not set.
+    pub const fn tenant_quota(&self) -> &TenantQuota {
+        &self.tenant_quota
+    }
+
+    /// Returns the limits of a space.
+    pub fn limits(&self, space: &Space) -> SpaceLimits {
+        self.limits.of(space)
+    }
+
     /// Returns the CA of the server's certificate, in PEM, which is published to every
     /// namespace.
     pub fn root_ca(&self) -> Option<&str> {
@@ -221,6 +268,11 @@ impl Registry {
         let revision = self.store.revision().await?;
         self.cache.await_applied(revision).await;
         Ok(revision)
+    }
+
+    /// Returns which credentials are in use.
+    pub const fn access_records(&self) -> &AccessRecords {
+        &self.access_records
     }
 
     /// Waits until the cache shows every change that this server committed: a revoked right is

@@ -1,6 +1,9 @@
 //! The server: its options, its listener and its graceful shutdown.
 
+mod accept;
 mod connection;
+mod date;
+mod handshake;
 mod http2;
 mod response;
 pub mod tls;
@@ -11,31 +14,32 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use insula_access::TokenFile;
 use insula_admission::pod_security::PodSecurity;
 use insula_core::{Layout, Space};
+use insula_encryption::EncryptedStore;
 use insula_kinds::openapi::Descriptions;
 use insula_store::Store;
-use rustls::pki_types::CertificateDer;
 use tokio::net::TcpListener;
-use tokio_rustls::TlsAcceptor;
 
 use crate::documents::Documents;
 use crate::documents::metrics::Metrics;
 use crate::egress::{self, Egress};
 use crate::flow_control::connection_tracker::ConnectionTracker;
 use crate::flow_control::unsent::UnsentPool;
-use crate::flow_control::{FlowControl, Limits};
+use crate::flow_control::{FlowControl, LimitTable, Limits};
 use crate::handler::App;
 use crate::pipeline::audit;
 use crate::pipeline::authenticate::Authenticator;
-use crate::pipeline::client_certificates::Clients;
 use crate::pipeline::oidc::Provider;
 use crate::pipeline::service_account::Accounts;
+use crate::pipeline::trust::CurrentTrust;
 use crate::registry::Registry;
+use crate::registry::encryption::CacheResolver;
 use crate::registry::hooks::Hooks;
+use crate::registry::tenant_quota::TenantQuota;
+use crate::server::accept::Accepting;
 use crate::server::connection::{Ending, connect};
-use crate::server::tls::Certificates;
+use crate::server::tls::{Acceptor, Certificates};
 use crate::write::bootstrap_objects;
 use insula_cache::Feed;
 
@@ -45,10 +49,9 @@ pub struct Options {
     pub listener: std::net::TcpListener,
     /// The server certificate, which can be replaced through a shared handle.
     pub certificates: Arc<Certificates>,
-    /// The trusted CAs of client certificates.
-    pub client_cas: Vec<CertificateDer<'static>>,
-    /// The static tokens.
-    pub tokens: Option<TokenFile>,
+    /// The trusted CAs of client certificates and the static tokens, which can be replaced
+    /// through a shared handle.
+    pub trust: Arc<CurrentTrust>,
     /// The space of credentials that name no tenant. A missing tenant is created.
     pub default_tenant: Option<Space>,
     /// The layout of the store's keys.
@@ -59,10 +62,12 @@ pub struct Options {
     pub provider: Option<Arc<Provider>>,
     /// The key of continue tokens, shared by the servers of a store.
     pub secret: Vec<u8>,
-    /// The audit log, if any.
-    pub audit: Option<audit::Sink>,
+    /// The audit of requests, if any.
+    pub audit: Option<audit::Audit>,
     /// The limits of the server.
     pub limits: Limits,
+    /// The quota of tenants for what their objects do not set.
+    pub tenant_quota: TenantQuota,
     /// The settings of webhook calls.
     pub egress: egress::Settings,
     /// The defaults and exemptions of PodSecurity.
@@ -71,12 +76,14 @@ pub struct Options {
     pub root_ca: Option<String>,
     /// The descriptions in OpenAPI documents.
     pub descriptions: Option<Descriptions>,
+    /// The store, if it encrypts: it asks the cache which space a key belongs to.
+    pub encryption: Option<Arc<EncryptedStore>>,
 }
 
 /// A server that is ready to serve.
 pub struct Server {
     listener: TcpListener,
-    tls: TlsAcceptor,
+    tls: Acceptor,
     app: Arc<App>,
     feed: Feed,
 }
@@ -105,10 +112,17 @@ const GRACE: Duration = Duration::from_secs(10);
 impl Server {
     /// Loads the store into the cache and assembles the server.
     pub async fn start(store: Arc<dyn Store>, options: Options) -> Result<Self, Error> {
-        let clients = Clients::new(&options.client_cas).map_err(tls::Error::from)?;
-        let tls = tls::acceptor(options.certificates, clients.as_ref())?;
+        let tls = Acceptor::new(options.certificates, Arc::clone(&options.trust))?;
+        let spaces = Arc::new(LimitTable::new(&options.limits));
+        let hooks = Hooks {
+            limits: Arc::clone(&spaces),
+            limits_every_tenant: !options.tenant_quota.is_empty(),
+        };
         let (cache, feed) =
-            insula_cache::load(&store, options.layout.clone(), Box::new(Hooks)).await?;
+            insula_cache::load(&store, options.layout.clone(), Box::new(hooks)).await?;
+        if let Some(encryption) = &options.encryption {
+            encryption.attach(Arc::new(CacheResolver(Arc::clone(&cache))));
+        }
         options.listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(options.listener)?;
         let egress = Egress::new(options.egress, listener.local_addr()?);
@@ -120,19 +134,24 @@ impl Server {
             egress,
             options.root_ca.as_deref(),
         );
-        let registry = Arc::new(registry.with_pod_security(options.pod_security));
+        let registry = registry
+            .with_pod_security(options.pod_security)
+            .with_tenant_limits(options.tenant_quota, Arc::clone(&spaces))
+            .with_encryption(options.encryption);
+        let registry = Arc::new(registry);
         let accounts = options.accounts.map(Arc::new);
         let audit = options.audit.map(Arc::new);
-        let flow_control = FlowControl::new(&options.limits);
-        let connections = ConnectionTracker::new(options.limits.connections);
+        let flow_control = FlowControl::new(&options.limits, &spaces);
+        let connections = ConnectionTracker::new(options.limits.connections, Arc::clone(&spaces));
         let stalled = options.limits.connections.stalled;
-        let unsent = UnsentPool::new(options.limits.unsent, stalled);
+        let unsent = UnsentPool::new(options.limits.unsent, stalled, spaces);
         let metrics = Arc::new(Metrics::new(
             Arc::clone(&registry),
             audit.clone(),
             flow_control.clone(),
             Arc::clone(&connections),
             Arc::clone(&unsent),
+            Arc::clone(&options.trust),
         ));
         let address = listener.local_addr()?.to_string();
         let documents = Documents::new(
@@ -144,8 +163,7 @@ impl Server {
         let app = App {
             registry,
             authenticator: Authenticator {
-                clients,
-                tokens: options.tokens,
+                trust: options.trust,
                 accounts: accounts.clone(),
                 provider: options.provider,
                 default_tenant: options.default_tenant,
@@ -206,18 +224,13 @@ impl Server {
         }
         ready();
         let ending = Ending::default();
+        let mut accepting = Accepting::default();
         let mut stop = std::pin::pin!(stop);
         let ended = loop {
             tokio::select! {
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => connect(stream, &tls, &app, &ending),
-                    Err(error) => {
-                        // Most likely out of file descriptors.
-                        tracing::warn!(%error, "connection not accepted");
-                        app.connections.evict_oldest();
-                        tokio::time::sleep(Duration::from_millis(50)).await;
-                    }
-                },
+                (stream, address) = accepting.next(&listener, &app.connections) => {
+                    connect(stream, address.ip(), &tls.current(), &app, &ending);
+                }
                 failed = &mut feed => {
                     let error = failed.unwrap_or_else(|error| {
                         insula_store::Error::Unavailable(format!("the feed stopped: {error}"))

@@ -443,6 +443,13 @@ impl StatusError {
         Self::new(504, "Timeout", message).empty_details()
     }
 
+    /// There is no audit log to return events from.
+    pub fn no_audit_log() -> Self {
+        let message = "the server has no audit log that it can read: it needs --audit-log-path \
+                       with a file";
+        Self::new(404, "NotFound", message)
+    }
+
     /// An error that Kubernetes returns with 500 and no reason.
     pub fn plain_error(message: impl Into<String>) -> Self {
         Self::new(500, "", message)
@@ -491,9 +498,14 @@ impl StatusError {
 
     /// Flow control rejected the request. The client may retry soon.
     pub fn overloaded() -> Self {
+        Self::overloaded_for(1)
+    }
+
+    /// Flow control rejected the request. The client may retry after so many seconds.
+    pub fn overloaded_for(seconds: u32) -> Self {
         let mut status = Self::too_many("Too many requests, please try again later.");
         status.plain = Some("Too many requests, please try again later.\n");
-        status.retry_after(1)
+        status.retry_after(seconds)
     }
 
     /// The body arrived too slowly.

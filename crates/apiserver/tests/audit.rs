@@ -511,3 +511,131 @@ async fn write_errors_are_counted_and_do_not_block_requests() -> anyhow::Result<
         anyhow::ensure!(Instant::now() < deadline, "{metrics}");
     }
 }
+
+/// The events that a client gets at `/audit`.
+async fn read_events(client: &Client, path: &str) -> anyhow::Result<Vec<Value>> {
+    let answer = client.get(path).await?;
+    anyhow::ensure!(answer.status == 200, "{path}: {answer:?}");
+    let list = answer.json();
+    assert_eq!(list["kind"], "EventList");
+    assert_eq!(list["apiVersion"], "audit.k8s.io/v1");
+    Ok(list["items"].as_array().cloned().unwrap_or_default())
+}
+
+/// Waits for an event that a client gets at `/audit`.
+async fn found_event(client: &Client, path: &str, id: &str) -> anyhow::Result<Value> {
+    let deadline = Instant::now() + TIMEOUT;
+    loop {
+        let mut events = read_events(client, path).await?.into_iter();
+        if let Some(event) = events.find(|event| event["auditID"] == id) {
+            return Ok(event);
+        }
+        anyhow::ensure!(Instant::now() < deadline, "no event {id} at {path}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn tenant_reads_its_own_events_and_the_system_those_of_all() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let log = folder.path().join("audit.log");
+    let server = TestServer::audited(Audit::File(log)).await?;
+    let (one, two) = (server.tenant("t1").await?, server.tenant("t2").await?);
+    let system = server.system().await?;
+    // Events of the first second may be those of an earlier tenant of the same name.
+    tokio::time::sleep(Duration::from_millis(2100)).await;
+    let own = one.get(MAPS).await?;
+    let walled = two.get("/api/v1/tenants/t1/pods").await?;
+    assert_eq!(walled.status, 403);
+    let operated = system
+        .get("/api/v1/tenants/t1/pods?labelSelector=a")
+        .await?;
+    let (own, walled) = (own.header("audit-id"), walled.header("audit-id"));
+    let operated = operated.header("audit-id");
+    let event = found_event(&one, "/audit", own).await?;
+    assert_eq!(event["user"]["username"], "admin");
+    assert_eq!(event["sourceIPs"], json!(["127.0.0.1"]));
+    let event = found_event(&one, "/audit?verb=list&user=system", operated).await?;
+    assert_eq!(event["user"], json!({"username": "system"}));
+    assert_eq!(event["requestURI"], "/api/v1/tenants/t1/pods");
+    assert_eq!(event.get("sourceIPs"), None, "{event}");
+    for path in ["/tenants/t1/audit", "/audit?space=t1"] {
+        for id in [own, walled, operated] {
+            found_event(&system, path, id).await?;
+        }
+        let event = found_event(&system, path, operated).await?;
+        assert_eq!(event["user"]["username"], "admin");
+    }
+    // Neither what others attempted, nor what was before.
+    let seen = read_events(&one, "/audit?limit=5000").await?;
+    let theirs = |event: &Value| {
+        let annotations = &event["annotations"];
+        let by = annotations["insula.dev/tenant"].as_str();
+        by == Some("t1") || (by == Some("system") && annotations["insula.dev/space"] == "t1")
+    };
+    assert!(seen.iter().all(theirs), "{seen:?}");
+    let ids = |events: &[Value]| -> Vec<String> {
+        let id = |event: &Value| event["auditID"].as_str().unwrap_or_default().to_owned();
+        events.iter().map(id).collect()
+    };
+    assert!(!ids(&seen).contains(&walled.to_owned()));
+    found_event(&two, "/audit", walled).await?;
+    // A tenant cannot name another space.
+    let same = read_events(&one, "/audit?space=t2").await?;
+    assert!(same.iter().all(theirs), "{same:?}");
+    for path in ["/tenants/t2/audit", "/tenants/system/audit"] {
+        assert_eq!(one.get(path).await?.status, 403, "{path}");
+    }
+    let newest = read_events(&one, "/audit?limit=1").await?;
+    assert_eq!(newest.len(), 1);
+    let partial = one.get("/audit?limit=1").await?;
+    assert!(
+        partial
+            .header("warning")
+            .contains("only the newest 1 events are shown"),
+        "{partial:?}"
+    );
+    for wrong in ["limit=0", "limit=x", "sinceSeconds=-1", "sinceTime=now"] {
+        assert_eq!(
+            one.get(&format!("/audit?{wrong}")).await?.status,
+            400,
+            "{wrong}"
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn events_of_an_earlier_tenant_of_the_same_name_are_not_shown() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let log = folder.path().join("audit.log");
+    let earlier = concat!(
+        r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","auditID":"earlier","verb":"get","#,
+        r#""user":{"username":"admin"},"stageTimestamp":"2026-01-01T00:00:00.000000Z","#,
+        r#""annotations":{"insula.dev/space":"t1","insula.dev/tenant":"t1"}}"#,
+        "\n"
+    );
+    std::fs::write(&log, earlier)?;
+    let server = TestServer::audited(Audit::File(log)).await?;
+    let tenant = server.tenant("t1").await?;
+    let seen = read_events(&tenant, "/audit").await?;
+    assert!(
+        seen.iter().all(|event| event["auditID"] != "earlier"),
+        "{seen:?}"
+    );
+    let system = server.system().await?;
+    found_event(&system, "/tenants/t1/audit", "earlier").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_a_log_file_the_answer_says_so() -> anyhow::Result<()> {
+    let (server, _) = audited().await?;
+    let tenant = server.tenant("t1").await?;
+    let answer = tenant.get("/audit").await?;
+    assert_eq!(answer.status, 404);
+    let message = answer.json()["message"].clone();
+    let message = message.as_str().unwrap_or_default();
+    assert!(message.contains("--audit-log-path"), "{message}");
+    Ok(())
+}

@@ -25,7 +25,8 @@ fn resources<'a>(document: &'a Value, group: &str, version: &str) -> Vec<&'a str
 }
 
 #[tokio::test]
-async fn aggregated_discovery_is_that_of_kubernetes_plus_tenants() -> anyhow::Result<()> {
+async fn aggregated_discovery_is_that_of_kubernetes_plus_tenants_and_their_credentials()
+-> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.system().await?;
     let recorded: Value = serde_json::from_str(RECORDED)?;
@@ -46,6 +47,15 @@ async fn aggregated_discovery_is_that_of_kubernetes_plus_tenants() -> anyhow::Re
             let tenants = core.flatten().unwrap_or_default();
             assert_eq!(tenants["scope"], "Cluster");
             assert_eq!(tenants["singularResource"], "tenant");
+        }
+        if path == "/apis" {
+            let groups = found["items"].as_array_mut();
+            let last = groups.and_then(Vec::pop).unwrap_or_default();
+            assert_eq!(last["metadata"]["name"], "access.insula.dev");
+            let resources = last["versions"][0]["resources"].as_array().cloned();
+            let resources = resources.unwrap_or_default();
+            let names: Vec<_> = resources.iter().map(|one| &one["resource"]).collect();
+            assert_eq!(names, ["credentialrevocations", "tenantaccesses"]);
         }
         assert_eq!(found, recorded[path], "{path}");
     }

@@ -15,7 +15,7 @@ const MESSAGE: &str = "the server's store is full: delete objects that are no lo
                        updates that need no more room, still work";
 const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A server whose store is on a small disk.
+/// A server with its store on a small disk.
 async fn start(disk: &Disk) -> anyhow::Result<TestServer> {
     disk.set_capacity(40 << 20);
     let options = Options {

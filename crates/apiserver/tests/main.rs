@@ -8,7 +8,9 @@ mod samples;
 
 mod access_matrix;
 mod audit;
+mod audit_policy;
 mod audit_secrets;
+mod audit_webhook;
 mod bad_input;
 mod breakout;
 mod create;

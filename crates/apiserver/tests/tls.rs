@@ -306,6 +306,30 @@ async fn resumed_sessions_check_certificate_expiry() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
+async fn returning_client_resumes_its_session_after_many_others() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    for version in [&TLS12, &TLS13] {
+        let returning = Arc::new(config(&server, &[version], None)?);
+        let kind = async |config: &Arc<ClientConfig>| {
+            let stream = handshake(&server, Arc::clone(config)).await?;
+            let kind = stream.get_ref().1.handshake_kind();
+            // The session ticket arrives with the first response.
+            let client = Client::over(stream, "system").await?;
+            assert_eq!(client.get("/livez").await?.status, 200);
+            anyhow::Ok(kind)
+        };
+        assert_eq!(kind(&returning).await?, Some(HandshakeKind::Full));
+        // More than a server would keep in memory.
+        for _ in 0..300 {
+            let other = Arc::new(config(&server, &[version], None)?);
+            assert_eq!(kind(&other).await?, Some(HandshakeKind::Full));
+        }
+        assert_eq!(kind(&returning).await?, Some(HandshakeKind::Resumed));
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn rotated_server_certificate_is_used_for_new_connections() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let leaf = |stream: &TlsStream<TcpStream>| {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{exit, identity, keys, log_to_stderr, operator, relocate, serve, tenant};
+use crate::{encryption, exit, identity, keys, log_to_stderr, operator, relocate, serve, tenant};
 
 /// A multi-tenant Kubernetes control plane in one binary.
 #[derive(Parser)]
@@ -22,6 +22,8 @@ enum Command {
     Tenant(tenant::Args),
     /// Show and rotate the keys of service account tokens
     Keys(keys::Args),
+    /// Create configurations of encryption at rest, and show the keys in use
+    Encryption(encryption::Args),
     /// Run an operator against this or any other Kubernetes
     Operator(operator::Args),
     /// Show which credentials an object gets, and which objects use an identity
@@ -38,6 +40,7 @@ pub fn main() -> ExitCode {
         Command::Serve(args) => serve::run(*args),
         Command::Tenant(args) => tenant::run(args),
         Command::Keys(args) => keys::run(args),
+        Command::Encryption(args) => encryption::run(args),
         Command::Operator(args) => operator::run(args),
         Command::Identity(args) => identity::run(args),
         Command::Move(args) => relocate::run(*args),

@@ -11,6 +11,7 @@ mod byte_size;
 mod certificate_file;
 mod client;
 mod duration;
+mod encryption;
 mod failure;
 mod identity;
 mod keys;

@@ -2,13 +2,18 @@
 
 mod admin_kubeconfig;
 mod args;
+mod audit;
+mod connections;
 mod data_dir;
+pub mod encryption;
 mod oidc;
 mod operators;
 mod pod_security;
 mod prepare;
+mod reload;
 mod renew;
 mod settings;
+mod tenant_limits;
 mod tls;
 
 use std::sync::Arc;
@@ -16,12 +21,15 @@ use std::sync::Arc;
 use insula_access::Authority;
 use insula_apiserver::pipeline::service_account::Accounts;
 use insula_apiserver::{Error as ServerError, Options, Server};
+use insula_encryption::EncryptedStore;
 use insula_store::embedded::{self, Embedded};
 use insula_store::etcd::Etcd;
 use insula_store::memory::Memory;
 use insula_store::{Compactor, Store};
 
 pub use self::args::Args;
+use self::audit::AuditSettings;
+use self::encryption::KeyPlace;
 use self::operators::{OperatorSettings, Operators};
 use self::prepare::{Prepared, prepare};
 use self::settings::{Settings, StoreSettings};
@@ -29,11 +37,16 @@ use crate::failure::Failure;
 use crate::output;
 use crate::stop::Stop;
 
+/// The stack of a thread that serves requests. Objects are decoded and compared recursively, so
+/// their greatest depth has to fit with room to spare; what is not used takes no memory.
+const STACK_BYTES: usize = 8 << 20;
+
 /// Runs the server until SIGTERM or SIGINT.
 pub fn run(args: Args) -> Result<(), Failure> {
     let settings = Settings::of(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
+        .thread_stack_size(STACK_BYTES)
         .build()
         .map_err(|error| Failure::new("cannot start", error))?;
     runtime.block_on(serve(settings))
@@ -42,17 +55,51 @@ pub fn run(args: Args) -> Result<(), Failure> {
 async fn serve(settings: Settings) -> Result<(), Failure> {
     // First of all: a client may send a signal as soon as the server is announced.
     let mut stop = Stop::listen()?;
-    data_dir::ensure_private(&settings.data_dir, settings.given.audit_log.as_deref())?;
+    let audit = settings.given.audit.as_ref();
+    let audit_log = audit.and_then(AuditSettings::log_file);
+    data_dir::ensure_private(&settings.data_dir, audit_log)?;
     // Before anything is created in the data directory: the lock of the store keeps out a
     // second server on the same directory.
+    let place = KeyPlace::of(&settings.store, &settings.data_dir);
     let store = open(settings.store).await?;
-    let (prepared, renewal) = prepare(&settings.data_dir, &settings.listening, settings.given)?;
-    let beside = [
+    let layout = settings.given.layout.clone();
+    let opened = async {
+        match &settings.encryption {
+            Some(encryption) => {
+                let opened = encryption::open(encryption, &store, &place, &layout);
+                opened.await.map(Some)
+            }
+            None => encryption::check_not_encrypted(&*store, &place, &layout)
+                .await
+                .map(|()| None),
+        }
+    };
+    // It waits for key providers, for as long as they need.
+    let encrypted = tokio::select! {
+        opened = opened => opened?,
+        () = stop.recv() => return Ok(()),
+    };
+    let (mut prepared, renewal) = prepare(&settings.data_dir, &settings.listening, settings.given)?;
+    let reload = prepared.reload.take();
+    let mut beside = vec![
+        tokio::spawn(async move {
+            if let Some(reload) = reload {
+                reload.run().await;
+            }
+        }),
         tokio::spawn(Compactor::default().run(Arc::clone(&store))),
         tokio::spawn(renewal.run()),
     ];
-    let beneath = Arc::clone(&store);
-    let served = run_server(prepared, beneath, &settings.operators, &mut stop).await;
+    if let (Some(encryption), Some(encrypted)) = (settings.encryption, &encrypted) {
+        beside.push(tokio::spawn(Arc::clone(encrypted).run()));
+        let follow = encryption::follow(encryption, Arc::clone(encrypted));
+        beside.push(tokio::spawn(follow));
+    }
+    let beneath = match &encrypted {
+        Some(encrypted) => Arc::<EncryptedStore>::clone(encrypted),
+        None => Arc::clone(&store),
+    };
+    let served = run_server(prepared, beneath, encrypted, &settings.operators, &mut stop).await;
     for task in beside {
         task.abort();
         // The task may hold the store until it has really ended.
@@ -66,6 +113,7 @@ async fn serve(settings: Settings) -> Result<(), Failure> {
 async fn run_server(
     prepared: Prepared,
     store: Arc<dyn Store>,
+    encryption: Option<Arc<EncryptedStore>>,
     operators: &OperatorSettings,
     stop: &mut Stop,
 ) -> Result<(), Failure> {
@@ -79,7 +127,8 @@ async fn run_server(
     };
     let mut operators = Operators::new(operators, || prepared.credentials())?;
     let start = operators.starter();
-    let (options, ca) = options(prepared)?;
+    let (mut options, ca) = options(prepared)?;
+    options.encryption = encryption;
     let server = Server::start(store, options).await.map_err(cannot_serve)?;
     let announce = || {
         // The only line on stdout, which announces the server. Its reader may be gone.
@@ -101,8 +150,7 @@ fn options(prepared: Prepared) -> Result<(Options, Arc<Authority>), Failure> {
     let options = Options {
         listener: prepared.listener,
         certificates: prepared.certificates,
-        client_cas: prepared.client_cas,
-        tokens: prepared.tokens,
+        trust: prepared.trust,
         default_tenant: prepared.default_tenant,
         layout: prepared.layout,
         accounts: Some(Accounts::new(issuer, &prepared.advertised)),
@@ -110,10 +158,12 @@ fn options(prepared: Prepared) -> Result<(Options, Arc<Authority>), Failure> {
         secret,
         audit: prepared.audit,
         limits: prepared.limits,
+        tenant_quota: prepared.tenant_quota,
         egress: prepared.egress,
         pod_security: prepared.pod_security,
         root_ca: Some(prepared.root_ca),
         descriptions: prepared.descriptions,
+        encryption: None,
     };
     Ok((options, prepared.ca))
 }

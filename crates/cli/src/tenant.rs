@@ -1,16 +1,24 @@
 //! `insula tenant`.
 
+mod access;
+pub mod amounts;
+mod audit;
 mod create;
 mod delete;
 mod get;
 mod kubeconfig;
+pub mod limits;
 mod list;
-mod quota;
+pub mod quota;
+mod restore;
+mod revocation;
+mod revoke;
+mod set;
 mod show;
 mod wait;
 
 use clap::Subcommand;
-use insula_core::{NotATenantName, TenantName};
+use insula_core::{NotATenantName, Space, TenantName};
 use serde_json::Value;
 
 pub use self::show::Format;
@@ -36,8 +44,18 @@ enum Command {
     List(list::Args),
     /// Show a tenant
     Get(get::Args),
+    /// Change the quota and the limits of a tenant
+    Set(set::Args),
     /// Create a kubeconfig for a user of a tenant
     Kubeconfig(kubeconfig::Args),
+    /// Show who has or had credentials of a tenant, and when they were last used
+    Access(access::Args),
+    /// Revoke credentials of a tenant, at once and until they are restored
+    Revoke(revoke::Args),
+    /// Accept revoked credentials of a tenant again
+    Restore(restore::Args),
+    /// Show the audit events of a tenant
+    Audit(audit::Args),
     /// Delete a tenant with everything in it, and wait until it is gone
     Delete(delete::Args),
 }
@@ -72,7 +90,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
             Command::Create(args) => create::run(&server, args).await,
             Command::List(args) => list::run(&server, args).await,
             Command::Get(args) => get::run(&server, args).await,
+            Command::Set(args) => set::run(&server, args).await,
             Command::Kubeconfig(args) => kubeconfig::run(&server, args).await,
+            Command::Access(args) => access::run(&server, args).await,
+            Command::Revoke(args) => revoke::run(&server, args).await,
+            Command::Restore(args) => restore::run(&server, args).await,
+            Command::Audit(args) => audit::run(&server, args).await,
             Command::Delete(args) => delete::run(&server, args).await,
         }
     })
@@ -88,6 +111,10 @@ fn path(name: &TenantName) -> String {
 
 fn tenant_name(text: &str) -> Result<TenantName, NotATenantName> {
     TenantName::parse(text)
+}
+
+fn tenant_or_system(text: &str) -> Result<Space, NotATenantName> {
+    Space::parse(text)
 }
 
 /// Returns the conditions of an object.

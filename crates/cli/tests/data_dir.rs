@@ -4,9 +4,10 @@
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
+use insula_testkit::permissions::{assert_private, tree};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -47,28 +48,8 @@ fn serve_and_stop(data: &Path, tenant: &str) {
     assert_private(data);
 }
 
-/// Everything below `folder`, and `folder` itself, with its permissions.
-fn tree(folder: &Path) -> Vec<(PathBuf, u32)> {
-    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o7777;
-    let mut found = vec![(folder.to_path_buf(), mode(folder))];
-    for entry in folder.read_dir().unwrap() {
-        let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => found.extend(tree(&path)),
-            false => found.push((path.clone(), mode(&path))),
-        }
-    }
-    found
-}
-
-fn assert_private(folder: &Path) {
-    for (path, mode) in tree(folder) {
-        assert_eq!(mode & 0o077, 0, "{} has mode {mode:o}", path.display());
-    }
-}
-
 fn loosen(folder: &Path) {
-    for (path, _) in tree(folder) {
+    for (path, _) in tree(folder).unwrap() {
         let loose = if path.is_dir() { 0o777 } else { 0o644 };
         std::fs::set_permissions(&path, Permissions::from_mode(loose)).unwrap();
     }
@@ -79,7 +60,7 @@ fn only_the_owner_may_use_the_data_directory() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     serve_and_stop(&data, "acme");
-    let found = tree(&data);
+    let found = tree(&data).unwrap();
     for name in ["store/format", "pki/ca.key", "audit.log"] {
         let there = found.iter().any(|(path, _)| *path == data.join(name));
         assert!(there, "{name} is missing: {found:?}");

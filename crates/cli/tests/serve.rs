@@ -439,6 +439,10 @@ fn help_matches_the_golden_files() {
             include_str!("golden/tenant-help.txt"),
         ),
         (
+            &["tenant", "audit", "--help"],
+            include_str!("golden/tenant-audit-help.txt"),
+        ),
+        (
             &["tenant", "create", "--help"],
             include_str!("golden/tenant-create-help.txt"),
         ),
@@ -451,12 +455,28 @@ fn help_matches_the_golden_files() {
             include_str!("golden/tenant-get-help.txt"),
         ),
         (
+            &["tenant", "set", "--help"],
+            include_str!("golden/tenant-set-help.txt"),
+        ),
+        (
             &["tenant", "kubeconfig", "--help"],
             include_str!("golden/tenant-kubeconfig-help.txt"),
         ),
         (
             &["tenant", "delete", "--help"],
             include_str!("golden/tenant-delete-help.txt"),
+        ),
+        (
+            &["tenant", "access", "--help"],
+            include_str!("golden/tenant-access-help.txt"),
+        ),
+        (
+            &["tenant", "revoke", "--help"],
+            include_str!("golden/tenant-revoke-help.txt"),
+        ),
+        (
+            &["tenant", "restore", "--help"],
+            include_str!("golden/tenant-restore-help.txt"),
         ),
         (&["move", "--help"], include_str!("golden/move-help.txt")),
     ] {

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use insula_access::{Authority, CertificateRequest, Subject, Validity};
+use insula_access::{Authority, CertificateRequest, Subject, Validity, resolve_principal};
 use insula_apiserver::Registry;
 use insula_apiserver::registry::Address;
 use insula_apiserver::status::Result;
@@ -68,6 +68,7 @@ pub async fn sign(registry: &Registry, authority: &Authority, address: &Address)
     {
         return Ok(());
     }
+    let mut issued = None;
     let update = |object: &Object| {
         let mut object = object.clone();
         if is_due(&object) {
@@ -75,6 +76,7 @@ pub async fn sign(registry: &Registry, authority: &Authority, address: &Address)
             let scope = RequestScope::of(registry, &address.space);
             let signed =
                 scope.and_then(|scope| certificate(authority, &scope, &object, SystemTime::now()));
+            issued = signed.as_ref().ok().cloned();
             record_result(&mut object, signed);
         }
         Ok(Modified {
@@ -82,7 +84,21 @@ pub async fn sign(registry: &Registry, authority: &Authority, address: &Address)
             warnings: Vec::new(),
         })
     };
-    modify(registry, request, update).await.map(drop)
+    modify(registry, request, update).await?;
+    if let Some(pem) = issued {
+        note_issued(registry, &address.space, &pem);
+    }
+    Ok(())
+}
+
+/// Records that a user has a certificate, which may never be used.
+fn note_issued(registry: &Registry, space: &Space, pem: &str) {
+    let credential = insula_access::certificate::read_pem(pem);
+    let holder = credential.map(|credential| resolve_principal(credential, Some(space)));
+    let state = registry.cache().space_state(space);
+    if let (Ok(Ok(holder)), Some(state)) = (holder, state) {
+        registry.access_records().note_issued(&state.uid, &holder);
+    }
 }
 
 /// Whether the request is for this signer, approved, and neither denied, failed nor signed.

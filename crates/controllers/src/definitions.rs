@@ -19,7 +19,9 @@ use insula_custom::names::{Names, accept};
 use insula_custom::{approval, set_condition};
 use insula_kinds::{Object, Value, time};
 use memchr::memmem;
+use serde::Deserialize;
 use serde_json::json;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::terminate::{DeletionScope, finalizers, uid};
 
@@ -29,6 +31,7 @@ pub async fn reconcile(registry: &Registry, address: &Address) -> Result<bool> {
     let mut names_changed = true;
     let mut finished = true;
     if let Some(definition) = registry.cached(address) {
+        let _turn = await_turn(&definition).await;
         let tree = definition.tree();
         if definition.is_terminating() {
             finished = terminate(registry, address, &tree).await?;
@@ -45,6 +48,21 @@ pub async fn reconcile(registry: &Registry, address: &Address) -> Result<bool> {
         }
     }
     Ok(finished)
+}
+
+/// The size from which a definition is large. Decoded it takes twenty times as much.
+const LARGE_BYTES: usize = 64 << 10;
+
+/// The large definitions that are reconciled at once.
+static LARGE_TURNS: Semaphore = Semaphore::const_new(2);
+
+/// Waits until few enough large definitions are in memory.
+async fn await_turn(definition: &Stored) -> Option<SemaphorePermit<'static>> {
+    if definition.stored_length() < LARGE_BYTES {
+        return None;
+    }
+    // The semaphore is never closed.
+    LARGE_TURNS.acquire().await.ok()
 }
 
 /// The revision of the last change, in any space, to objects of a definition.
@@ -175,7 +193,19 @@ fn taken_names(registry: &Registry, address: &Address) -> Vec<Names> {
         others.extend(published);
     }
     let others = others.iter().filter(|other| other.name() != address.name);
-    others.map(|other| Names::accepted(&other.tree())).collect()
+    others.map(|other| accepted_names(other)).collect()
+}
+
+/// The accepted names of a definition, read without its schemas: a group may have hundreds of
+/// large definitions, and each of them is reconciled against all others.
+fn accepted_names(definition: &Stored) -> Names {
+    #[derive(Default, Deserialize)]
+    struct StatusOnly {
+        #[serde(default)]
+        status: Value,
+    }
+    let StatusOnly { status } = serde_json::from_slice(&definition.body()).unwrap_or_default();
+    Names::accepted(&Object::from_iter([("status".to_owned(), status)]))
 }
 
 /// Removes the objects and then the finalizer. Returns whether that is done.
@@ -317,5 +347,34 @@ fn without_warnings(object: Object) -> Modified {
     Modified {
         object,
         warnings: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accepted_names_are_read_without_the_rest() {
+        let definition = json!({
+            "metadata": {"name": "widgets.example.com"},
+            "spec": {"versions": [{"schema": {"deep": [1, {"status": {"acceptedNames": {}}}]}}]},
+            "status": {"acceptedNames": {"plural": "widgets", "kind": "Widget",
+                "shortNames": ["w"]}},
+        });
+        let bytes = definition.to_string();
+        let stored = Stored::new(
+            "widgets.example.com".into(),
+            Revision::ZERO,
+            bytes.as_bytes(),
+        );
+        let names = accepted_names(&stored);
+        assert_eq!(names, Names::accepted(&stored.tree()));
+        assert_eq!(
+            (names.plural.as_str(), names.short_names.len()),
+            ("widgets", 1)
+        );
+        let without = Stored::new("a".into(), Revision::ZERO, b"{\"spec\":{}}");
+        assert_eq!(accepted_names(&without), Names::default());
     }
 }

@@ -5,7 +5,7 @@
 //! removed. Token Secrets of service accounts are filled, and deleted with their account. The rules
 //! of aggregated ClusterRoles are kept up to date. Objects are garbage collected with their owners.
 //! The objects that every namespace has are restored. Old events expire. The status of quotas is
-//! recounted.
+//! recounted. The use of credentials is recorded, and revocations end with their credential.
 //!
 //! One task reads the event logs of the few kinds that trigger work, over all spaces. A tenant
 //! without pending work costs no task, no watch and no memory, and an idle server runs nothing.
@@ -17,6 +17,7 @@
 //! Every step compares before it writes. A step may therefore run twice, on two servers over one
 //! store or after a restart, and all state that is needed after a crash is in the objects.
 
+mod access_records;
 mod aggregation;
 mod bootstrap_objects;
 mod certificates;
@@ -164,6 +165,10 @@ impl Controllers {
         if let Some(expiry) = self.expiry() {
             background.spawn(expiry.run());
         }
+        background.spawn(access_records::record_access(Arc::clone(&self.registry)));
+        background.spawn(access_records::expire_revocations(Arc::clone(
+            &self.registry,
+        )));
         if let Some(accounts) = &self.accounts {
             let (registry, accounts) = (Arc::clone(&self.registry), Arc::clone(accounts));
             background.spawn(tokens::record_uses(registry, accounts));

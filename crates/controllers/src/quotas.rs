@@ -6,21 +6,33 @@
 //! the stale places, so unlimited namespaces cost nothing, and a place cools down for a second
 //! after each recount.
 
+use std::sync::Arc;
+
 use insula_apiserver::Registry;
 use insula_apiserver::flow_control::cpu_bound;
+use insula_apiserver::registry::tenant_status::{self, LIMITS_FIELDS};
 use insula_apiserver::registry::{Address, tenant_address};
 use insula_apiserver::status::Result;
 use insula_apiserver::write::quota::{self, usage};
 use insula_apiserver::write::{Modified, Modify, modify};
-use insula_cache::{Place, Stored};
+use insula_cache::{Place, SpaceState, Stored};
 use insula_core::{Space, TenantName};
 use insula_kinds::core_kind;
+use insula_kinds::quantity::Quantity;
 use insula_kinds::quota::Quota;
 use insula_kinds::{Object, Value};
 use insula_store::{Outcome, Transaction};
 use serde_json::json;
 
 use crate::ignore_permanent;
+
+/// The differences from which on the usage of a tenant without limits of its own is recorded.
+const USAGE_STEPS: [(&str, u64); 4] = [
+    ("objects", 1000),
+    ("bytes", 1 << 20),
+    ("namespaces", 1),
+    ("customResourceDefinitions", 1),
+];
 
 /// Notes every place with a quota as stale: changes made while no server ran were not noted.
 pub fn mark_all_stale(registry: &Registry) {
@@ -36,9 +48,9 @@ pub fn mark_all_stale(registry: &Registry) {
             let Ok(space) = Space::parse(tenant.name()) else {
                 continue;
             };
-            if cache
-                .space_state(&space)
-                .is_some_and(|life| life.is_limited())
+            let is_limited = |state: Arc<SpaceState>| state.is_limited();
+            if !registry.tenant_quota().is_empty()
+                || cache.space_state(&space).is_some_and(is_limited)
             {
                 cache.dirty_quotas().note((space, None));
             }
@@ -54,7 +66,7 @@ pub async fn reconcile(registry: &Registry, place: &Place) -> Result<bool> {
     }
     let result = match place {
         (space, Some(namespace)) => recount_namespace(registry, space, namespace).await,
-        (Space::Tenant(tenant), None) => write_usage(registry, tenant).await,
+        (Space::Tenant(tenant), None) => write_limits(registry, tenant).await,
         (Space::System, None) => Ok(()),
     };
     if result.is_err() {
@@ -114,15 +126,18 @@ fn recounted(registry: &Registry, address: &Address, found: &Stored) -> Option<b
     (!is_current).then(|| quota::with_usage(found, &read, &used))
 }
 
-/// Writes the usage into a limited tenant's status, and removes it from an unlimited one's.
-async fn write_usage(registry: &Registry, tenant: &TenantName) -> Result<()> {
+/// Writes the usage, the quota and the limits in effect into a tenant's status.
+async fn write_limits(registry: &Registry, tenant: &TenantName) -> Result<()> {
     let address = tenant_address(tenant.as_str());
     let Some(found) = registry.cached(&address) else {
         return Ok(());
     };
     let tree = found.tree();
-    let usage = quota::tenant::usage(registry, tenant, &tree);
-    if current_usage(&tree) == usage.as_ref() {
+    let current = tenant_status::limits_status(registry, tenant, &tree);
+    let space = Space::Tenant(tenant.clone());
+    let state = registry.cache().space_state(&space);
+    let is_exact = state.is_some_and(|state| state.is_limited());
+    if is_recorded(&tree, &current, is_exact) {
         return Ok(());
     }
     let request = Modify::by_server(&address, Some("status"));
@@ -130,8 +145,8 @@ async fn write_usage(registry: &Registry, tenant: &TenantName) -> Result<()> {
         let mut object = tenant.clone();
         let status = object.entry("status").or_insert_with(|| json!({}));
         if let Some(status) = status.as_object_mut() {
-            status.remove("usage");
-            status.extend(usage.clone().map(|usage| ("usage".to_owned(), usage)));
+            status.retain(|name, _| !LIMITS_FIELDS.contains(&name.as_str()));
+            status.extend(current.clone());
         }
         Ok(Modified {
             object,
@@ -142,6 +157,68 @@ async fn write_usage(registry: &Registry, tenant: &TenantName) -> Result<()> {
     ignore_permanent(written.map(|done| done.is_some()), &address).map(drop)
 }
 
-fn current_usage(tenant: &Object) -> Option<&Value> {
-    tenant.get("status")?.get("usage")
+/// Whether a tenant's status need not be written. The usage of tenants without limits of their own
+/// is recorded in steps: otherwise every write in any tenant would cause a second one.
+fn is_recorded(tenant: &Object, current: &Object, is_exact: bool) -> bool {
+    let status = tenant.get("status");
+    LIMITS_FIELDS.into_iter().all(|field| {
+        let recorded = status.and_then(|status| status.get(field));
+        match (recorded, current.get(field)) {
+            (Some(recorded), Some(usage)) if field == "usage" && !is_exact => {
+                is_close(recorded, usage)
+            }
+            (recorded, current) => recorded == current,
+        }
+    })
+}
+
+/// Whether two usages differ by less than a step.
+fn is_close(recorded: &Value, usage: &Value) -> bool {
+    let amount = |of: &Value, name: &str| match &of[name] {
+        Value::String(text) => text.parse().map_or(0, Quantity::value),
+        number => number.as_i64().unwrap_or_default(),
+    };
+    USAGE_STEPS.into_iter().all(|(name, step)| {
+        let difference = amount(recorded, name).abs_diff(amount(usage, name));
+        difference < step
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usage_under_the_default_quota_is_recorded_in_steps() {
+        let usage = |objects: u64, bytes: &str, namespaces: u64| {
+            json!({"objects": objects, "bytes": bytes, "namespaces": namespaces,
+                "customResourceDefinitions": 0})
+        };
+        let recorded = usage(10, "5000", 3);
+        assert!(is_close(&recorded, &usage(1009, "1Mi", 3)));
+        assert!(!is_close(&recorded, &usage(1010, "5000", 3)));
+        assert!(!is_close(&recorded, &usage(10, "1100000", 3)));
+        assert!(!is_close(&recorded, &usage(10, "5000", 4)));
+        let tenant = |usage: &Value| {
+            let tenant = json!({"status": {"usage": usage, "quota": {"bytes": "256Mi"}}});
+            tenant.as_object().cloned().unwrap_or_default()
+        };
+        let current = |usage: Value, quota: &str| {
+            let current = json!({"usage": usage, "quota": {"bytes": quota}});
+            current.as_object().cloned().unwrap_or_default()
+        };
+        let written = tenant(&recorded);
+        let more = usage(11, "5100", 3);
+        assert!(is_recorded(
+            &written,
+            &current(more.clone(), "256Mi"),
+            false
+        ));
+        assert!(!is_recorded(
+            &written,
+            &current(more.clone(), "256Mi"),
+            true
+        ));
+        assert!(!is_recorded(&written, &current(more, "1Gi"), false));
+    }
 }

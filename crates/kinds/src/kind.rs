@@ -359,7 +359,7 @@ mod tests {
         for (_, kind) in kinds().iter() {
             assert_eq!(types().get(kind.type_id()).kind(), kind.kind);
         }
-        assert_eq!(kinds().iter().count(), 69);
+        assert_eq!(kinds().iter().count(), 71);
     }
 
     #[test]

@@ -426,6 +426,6 @@ mod tests {
     #[test]
     fn type_table_is_complete() {
         // Parsing panics on an unknown type name; the count detects a truncated table.
-        assert_eq!(types().iter().count(), 601);
+        assert_eq!(types().iter().count(), 608);
     }
 }

@@ -4,6 +4,7 @@
 //! fields. The remaining rules are those of metadata, which all kinds share, and those of
 //! single kinds.
 
+mod access;
 mod amount;
 mod batch;
 pub mod check;

@@ -1,4 +1,5 @@
-//! Discovery matches a real kube-apiserver, with the addition of `tenants`.
+//! Discovery matches a real kube-apiserver, with the additions of `tenants` and the group
+//! `access.insula.dev`.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use insula_kinds::discovery::{Catalog, Document, Root, api_versions};
@@ -13,7 +14,7 @@ fn all() -> Catalog {
 
 /// The catalog without the additions of Insula.
 fn plain() -> Catalog {
-    Catalog::of(&|kind| kind.resource != "tenants")
+    Catalog::of(&|kind| kind.resource != "tenants" && kind.group != "access.insula.dev")
 }
 
 fn text(document: &Document) -> &str {
@@ -44,14 +45,24 @@ fn aggregated_discovery_matches_a_real_server() {
 }
 
 #[test]
-fn tenants_are_the_only_addition() {
+fn tenants_and_the_group_of_credentials_are_the_only_additions() {
     let with = all().aggregated(Root::Api);
     let without = plain().aggregated(Root::Api);
     let (before, after) = text(&with).split_once(r#",{"resource":"tenants""#).unwrap();
     assert!(text(&without).starts_with(before));
     assert!(after.contains(r#""shortNames":["te"]"#));
-    let apis = |catalog: Catalog| catalog.aggregated(Root::Apis).into_json();
-    assert_eq!(apis(all()), apis(plain()));
+    let (with, without) = [all(), plain()]
+        .map(|catalog| catalog.aggregated(Root::Apis))
+        .into();
+    let (before, after) = text(&with)
+        .split_once(r#",{"metadata":{"name":"access.insula.dev""#)
+        .unwrap();
+    assert!(text(&without).starts_with(before));
+    assert_eq!(
+        after.matches(r#""name":"#).count(),
+        0,
+        "it is the last group"
+    );
 }
 
 #[test]
@@ -108,7 +119,7 @@ fn group_list_entries_have_no_type_meta() {
         r#""preferredVersion":{"groupVersion":"apiregistration.k8s.io/v1","version":"v1"}},{"name":"apps","#,
     );
     assert!(text(&list).starts_with(start));
-    assert_eq!(list.object()["groups"].as_array().unwrap().len(), 20);
+    assert_eq!(list.object()["groups"].as_array().unwrap().len(), 21);
 }
 
 #[test]

@@ -150,7 +150,9 @@ fn walk(at: &str, real: &Value, ours: &Value, push: &mut impl FnMut(&str, Value,
                 push(&format!("{at}/{name}"), Value::Null, value.clone());
             }
         }
-        (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
+        (Value::Array(one), Value::Array(other))
+            if one.len() == other.len() && !have_other_names(one, other) =>
+        {
             for (index, (one, other)) in one.iter().zip(other).enumerate() {
                 walk(&format!("{at}/{index}"), one, other, push);
             }
@@ -162,6 +164,14 @@ fn walk(at: &str, real: &Value, ours: &Value, push: &mut impl FnMut(&str, Value,
         },
         _ => push(at, real.clone(), ours.clone()),
     }
+}
+
+/// Whether two lists have elements of different names.
+fn have_other_names(one: &[Value], other: &[Value]) -> bool {
+    let (Some(Value::Object(one)), Some(Value::Object(other))) = (named(one), named(other)) else {
+        return false;
+    };
+    one.keys().ne(other.keys())
 }
 
 /// Elements keyed by name, if all names are distinct.

@@ -1,7 +1,8 @@
-//! The sessions in the README, run exactly as written.
+//! The sessions in the README and in docs/security.md, run exactly as written.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod brokers;
+mod security;
 mod shell;
 mod tenants;
 mod vsphere;

@@ -1,4 +1,4 @@
-//! Runs a session of the README in a shell.
+//! Runs a documented session in a shell.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -62,6 +62,23 @@ pub fn run_lines(folder: &Path, lines: &[&str]) -> Vec<LineResult> {
     let ended: Vec<LineResult> = ended.collect();
     assert_eq!(ended.len(), lines.len(), "{said}");
     ended
+}
+
+/// Checks what each line printed and how it ended.
+pub fn check_lines(lines: &[&str], expected: &[&Expect], ended: &[LineResult]) {
+    assert_eq!(lines.len(), expected.len(), "{lines:#?}");
+    for ((line, does), ended) in lines.iter().zip(expected).zip(ended) {
+        let LineResult { code, out, err } = ended;
+        assert_eq!(*code, does.code.to_string(), "{line}:\n{out}{err}");
+        let succeeds = does.refused.is_empty();
+        assert_eq!(err.is_empty(), succeeds, "{line}:\n{out}{err}");
+        for text in does.says {
+            assert!(out.contains(text), "no {text:?} from {line}:\n{out}");
+        }
+        for text in does.refused {
+            assert!(err.contains(text), "no {text:?} from {line}:\n{err}");
+        }
+    }
 }
 
 /// The shell blocks of a page.

@@ -3,7 +3,7 @@
 use insula_e2e::insula::root;
 use insula_e2e::kubectl::Kubectl;
 
-use crate::shell::{Expect, LineResult, blocks, prints, run_lines, set_up, shell};
+use crate::shell::{Expect, LineResult, blocks, check_lines, prints, run_lines, set_up, shell};
 
 /// The first session.
 const TENANTS: [Expect; 10] = [
@@ -85,21 +85,9 @@ fn documented_tenant_session_works() {
     let lines = [tenants, users, kinds].map(|block| block.lines());
     let lines: Vec<&str> = lines.into_iter().flatten().collect();
     let all: Vec<&Expect> = TENANTS.iter().chain(&USERS).chain(&KINDS).collect();
-    assert_eq!(lines.len(), all.len(), "{lines:#?}");
-    for ((line, does), ended) in lines.iter().zip(all).zip(run_lines(folder.path(), &lines)) {
-        let LineResult { code, out, err } = &ended;
-        assert_eq!(*code, does.code.to_string(), "{line}:\n{out}{err}");
-        assert_eq!(
-            err.is_empty(),
-            does.refused.is_empty(),
-            "{line}:\n{out}{err}"
-        );
-        for text in does.says {
-            assert!(out.contains(text), "no {text:?} from {line}:\n{out}");
-        }
-        for text in does.refused {
-            assert!(err.contains(text), "no {text:?} from {line}:\n{err}");
-        }
+    let ended = run_lines(folder.path(), &lines);
+    check_lines(&lines, &all, &ended);
+    for (line, LineResult { out, .. }) in lines.iter().zip(&ended) {
         let strange = line.starts_with("kubectl --kubeconfig acme") && out.contains("globex");
         assert!(!strange, "{line}:\n{out}");
     }

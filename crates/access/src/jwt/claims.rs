@@ -36,8 +36,8 @@ pub enum TimeError {
     IssuedInFuture(i64),
 }
 
-/// Tolerated clock skew, in seconds.
-const LEEWAY: i64 = 60;
+/// Tolerated clock skew, in seconds: how much longer than its expiry a token is accepted.
+pub const LEEWAY: i64 = 60;
 
 impl Claims {
     pub(super) const fn new(members: Map<String, Value>) -> Self {
@@ -47,6 +47,11 @@ impl Claims {
     /// The claim of this name.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0.get(name)
+    }
+
+    /// Returns the token's ID: `jti`.
+    pub fn id(&self) -> Option<&str> {
+        self.text("jti").filter(|id| !id.is_empty())
     }
 
     /// The claim of this name, if it is a string.

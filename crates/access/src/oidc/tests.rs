@@ -1,4 +1,4 @@
-use insula_core::NotATenantName;
+use insula_core::{CredentialRef, NotATenantName};
 use serde_json::json;
 
 use super::*;
@@ -57,6 +57,12 @@ fn token_maps_to_a_credential() {
         tenant: Some(space("t1")),
         tenant_binding: TenantBinding::At(NOW - 10),
         proof: Proof::Oidc,
+        reference: CredentialRef {
+            id: "J1".into(),
+            issued: Some(NOW - 10),
+            expires: Some(NOW + 10),
+            epoch: 0,
+        },
     };
     assert_eq!(holder.credential, expected);
     assert_eq!(holder.expires, NOW + 10);

@@ -21,7 +21,7 @@ pub struct PodSecurity {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Exemptions {
-    /// The users whose requests are not evaluated.
+    /// Users; their requests are not evaluated.
     pub usernames: Vec<String>,
     /// The namespaces in which nothing is evaluated.
     pub namespaces: Vec<String>,

@@ -63,6 +63,13 @@ impl Answer {
         self
     }
 
+    /// Compresses the body, if it is large enough.
+    #[must_use]
+    pub fn compressed(mut self) -> Self {
+        self.compress();
+        self
+    }
+
     /// Sets the content type.
     #[must_use]
     pub const fn typed(mut self, content_type: &'static str) -> Self {

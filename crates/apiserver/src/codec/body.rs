@@ -26,7 +26,7 @@ pub enum Body {
     Watch(Watch),
     /// A large body that is sent in turns with other spaces.
     Paced(Box<Paced>),
-    /// A watch, counted as open until the body is dropped.
+    /// A body that holds something until it is dropped.
     Counted(Box<Counted>),
 }
 
@@ -55,10 +55,10 @@ pub struct Paced {
     turns: Option<TimeSlices>,
 }
 
-/// A body, and the seat that it holds.
+/// A body, and what it holds until it is dropped: a seat, or what is written at its end.
 pub struct Counted {
     body: Body,
-    _seat: Seat,
+    _held: Box<dyn Send + Sync>,
 }
 
 /// A JSON list of cached objects.
@@ -105,10 +105,37 @@ impl Body {
     /// Holds a seat until the body is dropped.
     #[must_use]
     pub fn counted(self, seat: Seat) -> Self {
+        self.holding(Box::new(seat))
+    }
+
+    /// Holds a value until the body is dropped.
+    #[must_use]
+    pub fn holding(self, held: Box<dyn Send + Sync>) -> Self {
         Self::Counted(Box::new(Counted {
             body: self,
-            _seat: seat,
+            _held: held,
         }))
+    }
+
+    /// Returns a copy of the body if it has at most this many bytes. A list is assembled for
+    /// that.
+    pub fn whole(&mut self, max_bytes: usize) -> Option<Bytes> {
+        match self {
+            Self::List(list) if list.left <= max_bytes as u64 => {
+                let Self::List(list) = std::mem::replace(self, Self::empty()) else {
+                    return None;
+                };
+                let whole = list.collect();
+                let copy = Bytes::copy_from_slice(&whole);
+                *self = whole.into();
+                Some(copy)
+            }
+            Self::Whole(Some(bytes)) if bytes.len() <= max_bytes => {
+                Some(Bytes::copy_from_slice(bytes))
+            }
+            Self::Whole(None) => Some(Bytes::new()),
+            _ => None,
+        }
     }
 
     /// Whether the body has no end of its own: a watch.

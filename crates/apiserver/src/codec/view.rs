@@ -268,13 +268,7 @@ impl View {
 
     /// Encodes the `Status` of a successful deletion.
     pub fn success(&self, kind: &Kind, name: &str, uid: Option<&Value>) -> Body {
-        let mut details = json!({"name": name, "kind": kind.resource});
-        if !kind.group.is_empty() {
-            details["group"] = kind.group.as_str().into();
-        }
-        if let Some(uid) = uid {
-            details["uid"] = uid.clone();
-        }
+        let details = deleted_details(kind, name, uid);
         self.status_of(&json!({"metadata": {}, "status": "Success", "details": details}))
     }
 
@@ -472,6 +466,18 @@ impl View {
     fn sent(&self, bytes: Bytes) -> Body {
         finish(self.accepted, bytes).into()
     }
+}
+
+/// Returns the details of the `Status` of a successful deletion.
+pub fn deleted_details(kind: &Kind, name: &str, uid: Option<&Value>) -> Value {
+    let mut details = json!({"name": name, "kind": kind.resource});
+    if !kind.group.is_empty() {
+        details["group"] = kind.group.as_str().into();
+    }
+    if let Some(uid) = uid {
+        details["uid"] = uid.clone();
+    }
+    details
 }
 
 /// Converts compact JSON or a protobuf envelope to the format that was asked for.

@@ -1,5 +1,8 @@
 //! Metrics in Prometheus' text format.
 
+mod encryption;
+mod spaces;
+
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,19 +11,22 @@ use http::{Method, StatusCode};
 use insula_store::DiskSpace;
 
 use crate::flow_control::connection_tracker::ConnectionTracker;
+use crate::flow_control::handshake_turns::HandshakeStats;
 use crate::flow_control::unsent::{UnsentPool, UnsentStats};
 use crate::flow_control::{FlowControl, SeatStats};
 use crate::pipeline::audit;
+use crate::pipeline::trust::CurrentTrust;
 use crate::registry::Registry;
 
 /// The metrics of the server. Their number does not grow with the number of tenants.
 pub struct Metrics {
     requests: [[AtomicU64; 5]; METHODS.len()],
     registry: Arc<Registry>,
-    audit: Option<Arc<audit::Sink>>,
+    audit: Option<Arc<audit::Audit>>,
     flow_control: FlowControl,
     connections: Arc<ConnectionTracker>,
     unsent: Arc<UnsentPool>,
+    trust: Arc<CurrentTrust>,
 }
 
 /// The unsent bytes from which on a space is named: more than responses hold that are being read,
@@ -33,10 +39,11 @@ impl Metrics {
     /// Returns metrics with counters at zero and the sources of the gauges.
     pub fn new(
         registry: Arc<Registry>,
-        audit: Option<Arc<audit::Sink>>,
+        audit: Option<Arc<audit::Audit>>,
         flow_control: FlowControl,
         connections: Arc<ConnectionTracker>,
         unsent: Arc<UnsentPool>,
+        trust: Arc<CurrentTrust>,
     ) -> Self {
         Self {
             requests: Default::default(),
@@ -45,6 +52,7 @@ impl Metrics {
             flow_control,
             connections,
             unsent,
+            trust,
         }
     }
 
@@ -63,6 +71,17 @@ impl Metrics {
             true => "[+]store ok: disk space low, growing writes are refused",
             false => "[+]store ok",
         }
+    }
+
+    /// Returns the line of the health checks about encryption, if it is enabled. Nothing that it
+    /// reports keeps the server from serving.
+    pub fn encryption_check(&self) -> Option<&'static str> {
+        let stats = self.registry.encryption()?.stats();
+        Some(match (stats.reload_failed, stats.undestroyed_keys) {
+            (true, _) => "[+]encryption ok: the configuration file was refused",
+            (false, 0) => "[+]encryption ok",
+            (false, _) => "[+]encryption ok: keys of deleted tenants are yet to be destroyed",
+        })
     }
 
     /// Returns all metrics as text.
@@ -87,30 +106,124 @@ impl Metrics {
         );
         writeln!(text, "insula_cache_revision {revision}").ok();
         if let Some(audit) = &self.audit {
-            audit_text(audit.counts(), &mut text);
+            write_audit(&mut text, &audit.stats());
         }
         if let Some(space) = self.registry.store().disk_space() {
             write_disk_space(&mut text, space);
         }
+        if let Some(encryption) = self.registry.encryption() {
+            encryption::write(&mut text, &encryption.stats());
+        }
         write_seats(&mut text, &self.flow_control);
         write_connections(&mut text, &self.connections);
         write_unsent(&mut text, &self.unsent.stats());
+        spaces::write(
+            &mut text,
+            &self.registry,
+            &self.flow_control,
+            &self.connections,
+        );
+        write_reloads(&mut text, self.trust.reloads());
         text
     }
 }
 
-fn audit_text(counts: audit::Counts, text: &mut String) {
+fn write_reloads(text: &mut String, [succeeded, failed]: [u64; 2]) {
+    text.push_str(
+        "# HELP insula_credential_file_reloads_total Reloads of client CAs, token files and the \
+         CA of the OpenID provider.\n\
+         # TYPE insula_credential_file_reloads_total counter\n",
+    );
+    for (result, count) in [("ok", succeeded), ("error", failed)] {
+        let name = "insula_credential_file_reloads_total";
+        writeln!(text, "{name}{{result=\"{result}\"}} {count}").ok();
+    }
+}
+
+fn write_audit(text: &mut String, stats: &audit::Stats) {
+    let log = stats.log.unwrap_or_default();
     for (name, help, count) in [
-        ("events", "Events in the audit log.", counts.written),
-        ("lost", "Events lost by the audit log.", counts.lost),
         (
-            "errors",
+            "apiserver_audit_event_total",
+            "Audit events generated and sent to the audit backends.",
+            stats.events,
+        ),
+        (
+            "apiserver_audit_requests_rejected_total",
+            "Requests rejected because an audit backend did not take their event.",
+            stats.rejected,
+        ),
+        (
+            "insula_audit_events_total",
+            "Events in the audit log.",
+            log.written,
+        ),
+        (
+            "insula_audit_lost_total",
+            "Events lost by the audit log.",
+            log.lost,
+        ),
+        (
+            "insula_audit_errors_total",
             "Writes to the audit log that failed.",
-            counts.errors,
+            log.errors,
         ),
     ] {
-        let name = format!("insula_audit_{name}_total");
         writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter").ok();
+        writeln!(text, "{name} {count}").ok();
+    }
+    let name = "apiserver_audit_level_total";
+    let help = "Requests by the level that the audit policy gives them.";
+    writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter").ok();
+    for (level, count) in stats.levels {
+        writeln!(text, "{name}{{level=\"{level}\"}} {count}").ok();
+    }
+    let name = "apiserver_audit_error_total";
+    let help = "Audit events that were not audited properly, by plugin.";
+    writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter").ok();
+    let webhook = stats.webhook.unwrap_or_default();
+    for (plugin, count) in [
+        ("buffered", webhook.dropped),
+        ("log", log.lost),
+        ("truncate", stats.oversized),
+        ("webhook", webhook.failed),
+    ] {
+        writeln!(text, "{name}{{plugin=\"{plugin}\"}} {count}").ok();
+    }
+    if let Some(webhook) = stats.webhook {
+        write_audit_webhook(text, webhook);
+    }
+}
+
+fn write_audit_webhook(text: &mut String, counts: audit::WebhookCounts) {
+    for (name, kind, help, count) in [
+        (
+            "sent_total",
+            "counter",
+            "Events that the audit webhook has taken.",
+            counts.sent,
+        ),
+        (
+            "dropped_total",
+            "counter",
+            "Events dropped because the buffer of the audit webhook was full.",
+            counts.dropped,
+        ),
+        (
+            "failed_total",
+            "counter",
+            "Events that the audit webhook did not take after all retries.",
+            counts.failed,
+        ),
+        (
+            "buffered_events",
+            "gauge",
+            "Events that wait for the audit webhook.",
+            counts.buffered,
+        ),
+    ] {
+        let name = format!("insula_audit_webhook_{name}");
+        writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}").ok();
         writeln!(text, "{name} {count}").ok();
     }
 }
@@ -175,6 +288,29 @@ fn write_connections(text: &mut String, connections: &ConnectionTracker) {
     for (reason, count) in connections.ended() {
         let labels = format!("reason=\"{reason}\"");
         writeln!(text, "insula_connections_ended_total{{{labels}}} {count}").ok();
+    }
+    write_handshakes(text, &connections.handshake_turns().stats());
+}
+
+fn write_handshakes(text: &mut String, stats: &HandshakeStats) {
+    let HandshakeStats {
+        running, waiting, ..
+    } = stats;
+    write!(
+        text,
+        "# HELP insula_handshakes_running TLS handshakes that are worked on.\n\
+         # TYPE insula_handshakes_running gauge\n\
+         insula_handshakes_running {running}\n\
+         # HELP insula_handshakes_waiting TLS handshakes that wait for their turn.\n\
+         # TYPE insula_handshakes_waiting gauge\n\
+         insula_handshakes_waiting {waiting}\n\
+         # HELP insula_handshakes_total TLS handshakes begun, by rate of the client address.\n\
+         # TYPE insula_handshakes_total counter\n"
+    )
+    .ok();
+    for (rate, count) in stats.begun {
+        let labels = format!("rate=\"{rate}\"");
+        writeln!(text, "insula_handshakes_total{{{labels}}} {count}").ok();
     }
 }
 

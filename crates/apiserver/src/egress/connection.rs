@@ -10,6 +10,7 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -46,7 +47,14 @@ impl Connection {
         let name = ServerName::try_from(host.to_owned());
         let name = name.map_err(|_| format!("tls: {host:?} is no name of a server"))?;
         let shaken = tls.connect(name, stream).await;
-        let stream = shaken.map_err(|error| tls::failed(host, &error))?;
+        Self::over(shaken.map_err(|error| tls::failed(host, &error))?).await
+    }
+
+    /// Performs the HTTP handshake. The error is a message of Go's.
+    pub async fn over<S>(stream: S) -> Result<Self, String>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let (sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| error.to_string())?;

@@ -2,11 +2,15 @@
 //!
 //! A connection passes through three groups: handshakes, unauthenticated connections, and
 //! those of its space, which it joins when a request on it is authenticated. The first two
-//! are small. When one is full, a new connection evicts the oldest: an honest client leaves
-//! these groups at once, so a flood evicts itself. Authenticated connections are never
-//! evicted.
+//! are small. When one is full, a new connection evicts one of the address that has most: an
+//! honest client leaves these groups at once, so a flood evicts itself. Authenticated
+//! connections are never evicted.
 
-use std::collections::{BTreeMap, HashMap};
+mod rate_probation;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
@@ -14,29 +18,43 @@ use insula_core::Space;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::flow_control::Connections;
+use crate::flow_control::address_shares::{AddressShares, Stage as HandshakeStage};
+use crate::flow_control::client_address::ClientAddress;
+use crate::flow_control::handshake_turns::HandshakeTurns;
+use crate::flow_control::{Connections, LimitTable, LimitedResource};
 use crate::status::{Result, StatusError};
+
+use rate_probation::RateProbation;
+
+/// The most connections that are evicted at once for lack of room.
+const MAX_EVICTED_AT_ONCE: usize = 16;
 
 /// Tracks every connection of a server.
 #[derive(Debug)]
 pub struct ConnectionTracker {
     limits: Connections,
+    spaces: Arc<LimitTable>,
     state: Mutex<State>,
     counters: Counters,
+    turns: Arc<HandshakeTurns>,
 }
+
+/// A group of connections without an authenticated request.
+type Group = AddressShares<Weak<TrackedConnection>>;
 
 #[derive(Debug, Default)]
 struct State {
     arrived: u64,
     open: usize,
-    handshakes: BTreeMap<u64, Weak<TrackedConnection>>,
-    unauthenticated: BTreeMap<u64, Weak<TrackedConnection>>,
+    handshakes: Group,
+    unauthenticated: Group,
     spaces: HashMap<Space, u32>,
 }
 
 #[derive(Debug, Default)]
 struct Counters {
     rejected: AtomicU64,
+    refused: AtomicU64,
     evicted: AtomicU64,
     too_slow: AtomicU64,
     too_many: AtomicU64,
@@ -47,10 +65,12 @@ struct Counters {
 pub struct TrackedConnection {
     tracker: Arc<ConnectionTracker>,
     number: u64,
+    address: ClientAddress,
     /// The space of the first authenticated request.
     space: OnceLock<Space>,
     requests: Mutex<Requests>,
     eviction: Notify,
+    probation: RateProbation,
 }
 
 #[derive(Debug)]
@@ -96,17 +116,24 @@ pub enum ConnectionAction {
 
 impl ConnectionTracker {
     /// Creates a tracker without connections.
-    pub fn new(limits: Connections) -> Arc<Self> {
+    pub fn new(limits: Connections, spaces: Arc<LimitTable>) -> Arc<Self> {
         Arc::new(Self {
             limits,
+            spaces,
             state: Mutex::default(),
             counters: Counters::default(),
+            turns: HandshakeTurns::new(limits.handshake_turns),
         })
     }
 
+    /// Returns the turns of handshakes.
+    pub fn handshake_turns(&self) -> &Arc<HandshakeTurns> {
+        &self.turns
+    }
+
     /// Adds a connection, which begins with a handshake. Returns `None` if the server is full
-    /// and no connection can be evicted.
-    pub fn accept(self: &Arc<Self>) -> Option<Arc<TrackedConnection>> {
+    /// and no connection can be evicted, or if the address itself has the most handshakes.
+    pub fn accept(self: &Arc<Self>, address: ClientAddress) -> Option<Arc<TrackedConnection>> {
         let mut state = self.lock();
         let mut evicted = Vec::new();
         if state.open >= self.limits.total && !state.evict_unauthenticated(&mut evicted) {
@@ -114,24 +141,41 @@ impl ConnectionTracker {
             self.counters.rejected.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        if state.handshakes.len() >= self.limits.handshakes.max(1) {
-            state.evict(|state| &mut state.handshakes, &mut evicted);
-        }
         state.arrived += 1;
         state.open += 1;
         let number = state.arrived;
-        let connection = Arc::new(TrackedConnection::new(Arc::clone(self), number));
-        state.handshakes.insert(number, Arc::downgrade(&connection));
+        let connection = Arc::new(TrackedConnection::new(Arc::clone(self), number, address));
+        let weak = Arc::downgrade(&connection);
+        state.handshakes.insert(number, address, weak);
+        let limit = self.limits.handshakes.max(1);
+        if state.handshakes.len() > limit {
+            state.evict(|state| &mut state.handshakes, limit, &mut evicted);
+        }
+        let is_accepted = state.handshakes.contains(number);
         drop(state);
+        if !is_accepted {
+            self.counters.refused.fetch_add(1, Ordering::Relaxed);
+            evicted.retain(|evicted| evicted.number != number);
+        }
         self.notify_evicted(evicted);
-        Some(connection)
+        is_accepted.then_some(connection)
     }
 
-    /// Evicts the oldest unauthenticated connection, because the machine has no room for more.
-    pub fn evict_oldest(&self) {
+    /// Evicts some unauthenticated connections, because the machine has no room for more. Returns
+    /// whether there was one.
+    pub fn make_room(&self) -> bool {
         let mut evicted = Vec::new();
-        self.lock().evict_unauthenticated(&mut evicted);
+        let mut state = self.lock();
+        // More than one, so that a flood does not take all that is gained, and few of those that
+        // honest clients have just opened.
+        let unauthenticated = state.unauthenticated.len() + state.handshakes.len();
+        for _ in 0..unauthenticated.div_ceil(4).min(MAX_EVICTED_AT_ONCE) {
+            state.evict_unauthenticated(&mut evicted);
+        }
+        drop(state);
+        let has_evicted = !evicted.is_empty();
         self.notify_evicted(evicted);
+        has_evicted
     }
 
     /// Returns the number of open connections.
@@ -140,10 +184,11 @@ impl ConnectionTracker {
     }
 
     /// Returns how many connections the server closed early, by reason.
-    pub fn ended(&self) -> [(&'static str, u64); 4] {
+    pub fn ended(&self) -> [(&'static str, u64); 5] {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         [
             ("no_room", of(&self.counters.rejected)),
+            ("too_many_of_address", of(&self.counters.refused)),
             ("displaced", of(&self.counters.evicted)),
             ("too_slow", of(&self.counters.too_slow)),
             ("too_many_of_space", of(&self.counters.too_many)),
@@ -153,6 +198,23 @@ impl ConnectionTracker {
     /// Counts a connection that was closed because it was too slow.
     pub fn count_too_slow(&self) {
         self.counters.too_slow.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the spaces with the most connections, and their number.
+    pub fn costliest(&self, most: usize) -> Vec<(Space, u32)> {
+        let state = self.lock();
+        let spaces = state.spaces.iter();
+        let mut spaces: Vec<_> = spaces
+            .map(|(space, count)| (space.clone(), *count))
+            .collect();
+        drop(state);
+        spaces.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        spaces.truncate(most);
+        spaces
+    }
+
+    fn max_connections(&self, space: &Space) -> u32 {
+        self.spaces.seats(space, LimitedResource::Connections)
     }
 
     fn notify_evicted(&self, evicted: Vec<Arc<TrackedConnection>>) {
@@ -168,18 +230,26 @@ impl ConnectionTracker {
 }
 
 impl State {
+    /// Removes a connection of either group, of the address that has most.
     fn evict_unauthenticated(&mut self, evicted: &mut Vec<Arc<TrackedConnection>>) -> bool {
-        self.evict(|state| &mut state.unauthenticated, evicted)
-            || self.evict(|state| &mut state.handshakes, evicted)
+        let (unauthenticated, handshakes) = (self.unauthenticated.len(), self.handshakes.len());
+        let largest = self.unauthenticated.largest_share(unauthenticated);
+        if self.handshakes.largest_share(handshakes) > largest {
+            return self.evict(|state| &mut state.handshakes, handshakes, evicted);
+        }
+        self.evict(|state| &mut state.unauthenticated, unauthenticated, evicted)
     }
 
-    /// Removes the oldest connection of a group.
+    /// Removes a connection of a group, of the address that has most.
     fn evict(
         &mut self,
-        group: impl Fn(&mut Self) -> &mut BTreeMap<u64, Weak<TrackedConnection>>,
+        group: impl Fn(&mut Self) -> &mut Group,
+        capacity: usize,
         evicted: &mut Vec<Arc<TrackedConnection>>,
     ) -> bool {
-        let Some((_, connection)) = group(self).pop_first() else {
+        let group = group(self);
+        let victim = group.next_victim(capacity);
+        let Some(connection) = victim.and_then(|victim| group.remove(victim)) else {
             return false;
         };
         self.open -= 1;
@@ -189,10 +259,11 @@ impl State {
 }
 
 impl TrackedConnection {
-    fn new(tracker: Arc<ConnectionTracker>, number: u64) -> Self {
+    fn new(tracker: Arc<ConnectionTracker>, number: u64, address: ClientAddress) -> Self {
         Self {
             tracker,
             number,
+            address,
             space: OnceLock::new(),
             requests: Mutex::new(Requests {
                 requests: Vec::new(),
@@ -200,20 +271,43 @@ impl TrackedConnection {
                 idle_since: Instant::now(),
             }),
             eviction: Notify::new(),
+            probation: RateProbation::default(),
         }
+    }
+
+    /// Returns the address of the client.
+    pub const fn address(&self) -> ClientAddress {
+        self.address
+    }
+
+    /// Notes that the handshake waits for its turn.
+    pub fn handshake_queued(&self) {
+        self.set_handshake_stage(HandshakeStage::Queued);
+    }
+
+    /// Notes that the server has done its part of the handshake.
+    pub fn handshake_sent(&self) {
+        self.set_handshake_stage(HandshakeStage::Finishing);
+    }
+
+    fn set_handshake_stage(&self, stage: HandshakeStage) {
+        let mut state = self.tracker.lock();
+        state.handshakes.set_stage(self.number, stage);
     }
 
     /// Moves the connection from the handshakes to the unauthenticated connections.
     pub fn handshake_done(&self) {
         let mut state = self.tracker.lock();
-        let Some(connection) = state.handshakes.remove(&self.number) else {
+        let Some(connection) = state.handshakes.remove(self.number) else {
             return;
         };
+        let unauthenticated = &mut state.unauthenticated;
+        unauthenticated.insert(self.number, self.address, connection);
         let mut evicted = Vec::new();
-        if state.unauthenticated.len() >= self.tracker.limits.unauthenticated.max(1) {
-            state.evict(|state| &mut state.unauthenticated, &mut evicted);
+        let limit = self.tracker.limits.unauthenticated.max(1);
+        if state.unauthenticated.len() > limit {
+            state.evict(|state| &mut state.unauthenticated, limit, &mut evicted);
         }
-        state.unauthenticated.insert(self.number, connection);
         drop(state);
         self.tracker.notify_evicted(evicted);
     }
@@ -223,16 +317,19 @@ impl TrackedConnection {
     /// If the space has too many connections, this one stays unauthenticated: its client may
     /// retry, and it can be evicted.
     pub fn authenticated(&self, space: &Space) -> Result<()> {
-        if self.space.get().is_some() {
+        if let Some(first) = self.space.get() {
+            if first != space {
+                self.probation.note_shared();
+            }
             return Ok(());
         }
         let mut state = self.tracker.lock();
-        if !state.unauthenticated.contains_key(&self.number) {
+        if !state.unauthenticated.contains(self.number) {
             // A concurrent request was authenticated first, or the connection was evicted.
             return Ok(());
         }
         let others = state.spaces.get(space).copied().unwrap_or(0);
-        if others >= self.tracker.limits.each {
+        if others >= self.tracker.max_connections(space) {
             drop(state);
             self.tracker
                 .counters
@@ -240,7 +337,7 @@ impl TrackedConnection {
                 .fetch_add(1, Ordering::Relaxed);
             return Err(StatusError::overloaded());
         }
-        state.unauthenticated.remove(&self.number);
+        state.unauthenticated.remove(self.number);
         state.spaces.insert(space.clone(), others + 1);
         // Set only once: under the lock, after removal from the unauthenticated connections.
         self.space.get_or_init(|| space.clone());
@@ -250,6 +347,16 @@ impl TrackedConnection {
     /// Returns the space that the connection counts for, if a request was authenticated.
     pub fn space(&self) -> Option<&Space> {
         self.space.get()
+    }
+
+    /// Notes that a request exceeded the rate of its space.
+    pub fn note_rate_exceeded(&self) {
+        self.probation.note_refusal();
+    }
+
+    /// Returns the connection's space if the client exceeded its rate lately.
+    pub fn space_over_rate(&self) -> Option<&Space> {
+        self.space.get().filter(|_| self.probation.is_active())
     }
 
     /// Starts a request.
@@ -324,9 +431,9 @@ impl Drop for TrackedConnection {
             state.open -= 1;
             return;
         }
-        let in_handshake = state.handshakes.remove(&self.number).is_some();
+        let in_handshake = state.handshakes.remove(self.number).is_some();
         // An evicted connection is in no group and no longer counted.
-        if in_handshake || state.unauthenticated.remove(&self.number).is_some() {
+        if in_handshake || state.unauthenticated.remove(self.number).is_some() {
             state.open -= 1;
         }
     }
@@ -369,154 +476,5 @@ impl Drop for InFlight {
         if requests.requests.is_empty() {
             requests.idle_since = Instant::now();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use futures_util::FutureExt;
-
-    use super::*;
-
-    fn tracker(
-        total: usize,
-        handshakes: usize,
-        unauthenticated: usize,
-        each: u32,
-    ) -> Arc<ConnectionTracker> {
-        ConnectionTracker::new(Connections {
-            total,
-            handshakes,
-            unauthenticated,
-            each,
-            ..Connections::default()
-        })
-    }
-
-    fn space(name: &str) -> Space {
-        Space::parse(name).unwrap()
-    }
-
-    fn known(tracker: &Arc<ConnectionTracker>, name: &str) -> Arc<TrackedConnection> {
-        let connection = tracker.accept().unwrap();
-        connection.handshake_done();
-        connection.authenticated(&space(name)).unwrap();
-        connection
-    }
-
-    fn is_displaced(connection: &TrackedConnection) -> bool {
-        connection.evicted().now_or_never().is_some()
-    }
-
-    #[tokio::test]
-    async fn oldest_handshake_is_evicted() {
-        let tracker = tracker(100, 2, 100, 100);
-        let all = [1, 2, 3].map(|_| tracker.accept().unwrap());
-        assert_eq!(
-            all.each_ref().map(|one| is_displaced(one)),
-            [true, false, false]
-        );
-        assert_eq!(tracker.open(), 2);
-    }
-
-    #[tokio::test]
-    async fn flood_of_unauthenticated_connections_evicts_only_itself() {
-        let tracker = tracker(3, 100, 100, 100);
-        let friend = known(&tracker, "t1");
-        let flood: Vec<_> = (0..50)
-            .map(|_| {
-                let connection = tracker.accept().unwrap();
-                connection.handshake_done();
-                connection
-            })
-            .collect();
-        assert!(!is_displaced(&friend));
-        assert_eq!(
-            flood
-                .iter()
-                .filter(|connection| is_displaced(connection))
-                .count(),
-            48
-        );
-        assert_eq!(tracker.open(), 3);
-        drop((friend, flood));
-        assert_eq!(tracker.open(), 0);
-    }
-
-    #[tokio::test]
-    async fn connections_of_a_space_are_limited_without_affecting_other_spaces() {
-        let tracker = tracker(100, 100, 100, 2);
-        let mine = [1, 2].map(|_| known(&tracker, "t1"));
-        let third = tracker.accept().unwrap();
-        third.handshake_done();
-        assert_eq!(third.authenticated(&space("t1")).unwrap_err().code, 429);
-        let _other = known(&tracker, "t2");
-        drop(mine);
-        assert_eq!(third.authenticated(&space("t1")), Ok(()));
-        assert_eq!(tracker.lock().spaces[&space("t1")], 1);
-    }
-
-    #[tokio::test]
-    async fn connection_is_rejected_when_all_others_are_authenticated() {
-        let tracker = tracker(2, 100, 100, 100);
-        let _known = [known(&tracker, "t1"), known(&tracker, "t2")];
-        assert!(tracker.accept().is_none());
-        assert_eq!(tracker.ended()[0], ("no_room", 1));
-    }
-
-    #[tokio::test]
-    async fn closed_connections_leave_no_state_behind() {
-        let tracker = tracker(100, 2, 2, 2);
-        for round in 0..200 {
-            let arrived: Vec<_> = (0..5).filter_map(|_| tracker.accept()).collect();
-            for (number, connection) in arrived.iter().enumerate() {
-                if (round + number) % 2 == 0 {
-                    connection.handshake_done();
-                }
-                if (round + number) % 3 == 0 {
-                    connection.authenticated(&space("t1")).ok();
-                }
-            }
-        }
-        let state = tracker.lock();
-        assert_eq!(state.open, 0);
-        assert!(state.handshakes.is_empty() && state.unauthenticated.is_empty());
-        assert!(state.spaces.is_empty());
-    }
-
-    #[tokio::test]
-    async fn idle_connection_is_closed_unless_it_has_a_watch() {
-        let tracker = tracker(10, 10, 10, 10);
-        let limits = tracker.limits;
-        let (connection, unauthenticated_timeout) =
-            (known(&tracker, "t1"), tracker.accept().unwrap());
-        let later = |time: Duration| Instant::now() + time + Duration::from_secs(1);
-        let action =
-            |connection: &TrackedConnection, time| match connection.check_timeouts(later(time)) {
-                ConnectionAction::CheckAgain(_) => "stay",
-                ConnectionAction::Drain => "finish",
-                ConnectionAction::Abort => "cut",
-            };
-        assert_eq!(action(&unauthenticated_timeout, Duration::ZERO), "stay");
-        assert_eq!(
-            action(&unauthenticated_timeout, limits.unauthenticated_timeout),
-            "finish"
-        );
-        assert_eq!(action(&connection, limits.unauthenticated_timeout), "stay");
-        assert_eq!(action(&connection, limits.idle), "finish");
-        let watch = connection.begin();
-        watch.await_server(true);
-        assert_eq!(action(&connection, limits.idle * 10), "stay");
-        let list = connection.begin();
-        assert_eq!(action(&connection, limits.stalled), "stay");
-        list.await_client(Instant::now() + limits.stalled);
-        assert_eq!(action(&connection, Duration::ZERO), "stay");
-        assert_eq!(action(&connection, limits.stalled), "cut");
-        drop(list);
-        assert_eq!(action(&connection, limits.stalled), "stay");
-        drop(watch);
-        assert_eq!(action(&connection, limits.idle), "finish");
     }
 }

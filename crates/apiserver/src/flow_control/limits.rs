@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use insula_dialer::Cidr;
+
 use super::pool::Bound;
+use super::space_limits::TenantLimits;
 
 /// Every limit of the server. The defaults give their reasons.
 #[derive(Clone, Debug)]
@@ -16,6 +19,8 @@ pub struct Limits {
     pub writes: Bound,
     /// Bodies of requests that are being received or worked on, in units of 64 KiB.
     pub bodies: Bound,
+    /// Decoded objects of writes, in units of 64 KiB.
+    pub decoded: Bound,
     /// Open watches. A new watch does not wait for another to end.
     pub watches: Bound,
     /// How long a request waits for a seat.
@@ -28,6 +33,14 @@ pub struct Limits {
     pub unsent: Unsent,
     /// The limits of connections.
     pub connections: Connections,
+    /// The limits of one tenant that differ from those of one space, and the rate of its requests,
+    /// which is not limited by default.
+    pub tenants: TenantLimits,
+    /// The refusals a second that a tenant beyond its rate gets an answer for. More requests on
+    /// connections that were refused are reset.
+    pub refusals_per_second: u32,
+    /// Addresses that stand for many clients, such as a load balancer's.
+    pub shared_addresses: Vec<Cidr>,
 }
 
 /// The limits of responses that clients have yet to take.
@@ -48,6 +61,8 @@ pub struct Connections {
     pub total: usize,
     /// Connections in a TLS handshake.
     pub handshakes: usize,
+    /// Handshakes that are worked on at once.
+    pub handshake_turns: u32,
     /// Connections without an authenticated request.
     pub unauthenticated: usize,
     /// Connections of one space.
@@ -73,9 +88,7 @@ pub struct Connections {
 
 impl Default for Limits {
     fn default() -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-        // One core is left for other work, if there are two.
-        let heavy = cores.saturating_sub(1).max(1);
+        let heavy = cores_but_one();
         Self {
             // Each holds a few kilobytes while it waits. One space gets half, so that only two
             // tenants waiting for future revisions can delay a third, for three seconds.
@@ -87,6 +100,10 @@ impl Default for Limits {
             // 256 MiB, of which one space has 64 MiB: 21 bodies of the largest size at once,
             // or a thousand small ones.
             bodies: bound(4096, 1024, 256),
+            // 256 MiB, of which one space has 64 MiB: one definition of the largest size at a
+            // time, or a hundred objects of 10,000 members. A write above that waits for all of
+            // its space's seats.
+            decoded: bound(4096, 1024, 256),
             // A watch costs some kilobytes, plus the events that its client has yet to read.
             watches: bound(50_000, 10_000, 0),
             queue_timeout: Duration::from_secs(10),
@@ -95,6 +112,10 @@ impl Default for Limits {
             body_rate: 64 << 10,
             unsent: Unsent::default(),
             connections: Connections::default(),
+            tenants: TenantLimits::default(),
+            // An answer takes about 25 us.
+            refusals_per_second: 1_000,
+            shared_addresses: Vec::new(),
         }
     }
 }
@@ -117,9 +138,10 @@ impl Default for Connections {
         Self {
             // Each costs about 50 KiB with its buffers: a gigabyte.
             total: 20_000,
-            // A handshake is a millisecond of work and a round trip or two. When so many are
-            // under way, a new one evicts the oldest.
-            handshakes: 256,
+            // A handshake is a millisecond of work and a round trip or two, and holds about
+            // ten kilobytes. When so many are under way, the address with most loses one.
+            handshakes: 1_000,
+            handshake_turns: cores_but_one(),
             unauthenticated: 1_000,
             // A node, a controller or a person has one or two.
             each: 2_000,
@@ -136,6 +158,13 @@ impl Default for Connections {
             streams: 250,
         }
     }
+}
+
+/// Returns how much CPU-bound work may run at once: one core is left for other work, if there are
+/// two.
+fn cores_but_one() -> u32 {
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+    cores.saturating_sub(1).max(1)
 }
 
 const fn bound(total: u32, each: u32, queue: usize) -> Bound {

@@ -14,6 +14,8 @@ use std::task::{Context, Poll};
 use insula_core::Space;
 use tokio::sync::oneshot;
 
+use super::space_limits::{LimitTable, LimitedResource};
+
 /// The limits of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
@@ -29,6 +31,8 @@ pub struct Bound {
 #[derive(Debug)]
 pub struct Pool {
     bound: Bound,
+    /// The limits of spaces that differ from the bound.
+    limits: Option<(Arc<LimitTable>, LimitedResource)>,
     state: Mutex<State>,
     refused: AtomicU64,
 }
@@ -101,6 +105,19 @@ pub struct SeatStats {
 impl Pool {
     /// Creates a pool with all seats free.
     pub fn new(bound: Bound) -> Arc<Self> {
+        Self::create(bound, None)
+    }
+
+    /// Creates a pool with all seats free, and a limit for each space.
+    pub fn with_limits(
+        bound: Bound,
+        limits: &Arc<LimitTable>,
+        resource: LimitedResource,
+    ) -> Arc<Self> {
+        Self::create(bound, Some((Arc::clone(limits), resource)))
+    }
+
+    fn create(bound: Bound, limits: Option<(Arc<LimitTable>, LimitedResource)>) -> Arc<Self> {
         // A limit of zero would block every request for ever.
         let total = bound.total.max(1);
         let each = bound.each.clamp(1, total);
@@ -117,9 +134,18 @@ impl Pool {
                 each,
                 queue: bound.queue,
             },
+            limits,
             state: Mutex::new(state),
             refused: AtomicU64::new(0),
         })
+    }
+
+    /// Returns the most seats of a space.
+    fn each(&self, space: &Space) -> u32 {
+        match &self.limits {
+            Some((limits, resource)) => limits.seats(space, *resource).clamp(1, self.bound.total),
+            None => self.bound.each,
+        }
     }
 
     /// Acquires `cost` seats for a request of `space`, or a place in its queue. The cost is
@@ -138,6 +164,17 @@ impl Pool {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Returns the spaces with the most seats in use, and their number.
+    pub fn costliest(&self, most: usize) -> Vec<(Space, u32)> {
+        let state = self.lock();
+        let spaces = state.queues.iter().filter(|(_, of)| of.used > 0);
+        let mut spaces: Vec<_> = spaces.map(|(space, of)| (space.clone(), of.used)).collect();
+        drop(state);
+        spaces.sort_by_key(|(_, used)| std::cmp::Reverse(*used));
+        spaces.truncate(most);
+        spaces
+    }
+
     /// Returns the current statistics.
     pub fn stats(&self) -> SeatStats {
         let state = self.lock();
@@ -149,13 +186,14 @@ impl Pool {
     }
 
     fn acquire_or_queue(self: &Arc<Self>, space: &Space, cost: u32, queue: usize) -> Acquisition {
-        let cost = cost.clamp(1, self.bound.each);
+        let each = self.each(space);
+        let cost = cost.clamp(1, each);
         let mut state = self.lock();
-        if state.take(space, cost, self.bound.each) {
+        if state.take(space, cost, each) {
             drop(state);
             return Acquisition::Acquired(self.seat(space.clone(), cost));
         }
-        let Some((number, seat)) = state.enqueue(space, cost, self.bound.each, queue) else {
+        let Some((number, seat)) = state.enqueue(space, cost, each, queue) else {
             drop(state);
             self.count_rejected();
             return Acquisition::Rejected;
@@ -183,7 +221,7 @@ impl Pool {
     /// the pool again.
     fn seat_next(self: &Arc<Self>) {
         loop {
-            let next = self.lock().next(self.bound.each);
+            let next = self.lock().next(|space| self.each(space));
             let Some((space, queued)) = next else {
                 return;
             };
@@ -245,7 +283,7 @@ impl State {
     }
 
     /// Removes the next request that gets seats from its queue, and takes them for it.
-    fn next(&mut self, each: u32) -> Option<(Space, QueuedRequest)> {
+    fn next(&mut self, each: impl Fn(&Space) -> u32) -> Option<(Space, QueuedRequest)> {
         let space_queue = self.queues.get_mut(self.ready.front()?)?;
         if space_queue.queue.front()?.cost > self.free {
             return None;
@@ -256,7 +294,7 @@ impl State {
         self.free -= queued.cost;
         self.waiting -= 1;
         let space = self.ready.pop_front()?;
-        self.update_ready(&space, each);
+        self.update_ready(&space, each(&space));
         Some((space, queued))
     }
 
@@ -299,7 +337,8 @@ impl State {
             return;
         };
         let first = space_queue.queue.front();
-        let ready = first.is_some_and(|first| space_queue.used + first.cost <= each);
+        // The limit may have been lowered below the cost of a request that waits.
+        let ready = first.is_some_and(|first| space_queue.used + first.cost.min(each) <= each);
         match (space_queue.is_ready, ready) {
             (false, true) => self.ready.push_back(space.clone()),
             (true, false) => self.ready.retain(|of| of != space),
@@ -314,9 +353,10 @@ impl State {
 
 impl Drop for Seat {
     fn drop(&mut self) {
+        let each = self.pool.each(&self.space);
         let mut state = self.pool.lock();
         let space = std::mem::replace(&mut self.space, Space::System);
-        state.release(space, self.cost, self.pool.bound.each);
+        state.release(space, self.cost, each);
         let waited_for = !state.ready.is_empty();
         drop(state);
         if waited_for {
@@ -336,8 +376,9 @@ impl Future for Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
+        let each = self.pool.each(&self.space);
         let mut state = self.pool.lock();
-        state.cancel(&self.space, self.number, self.pool.bound.each);
+        state.cancel(&self.space, self.number, each);
         drop(state);
         // The next request in the queue may need fewer seats.
         self.pool.seat_next();

@@ -23,6 +23,7 @@ use tokio::time::Instant;
 
 use super::connection_tracker::InFlight;
 use super::limits::Unsent;
+use super::space_limits::{LimitTable, LimitedResource};
 use crate::status::{Result, StatusError};
 
 use accounts::Accounts;
@@ -33,6 +34,7 @@ pub use response::{OutgoingResponse, UnsentBytes};
 #[derive(Debug)]
 pub struct UnsentPool {
     limits: Unsent,
+    spaces: Arc<LimitTable>,
     /// How long a client may keep a response waiting.
     stalled: Duration,
     state: Mutex<Accounts>,
@@ -91,9 +93,10 @@ impl CutReason {
 
 impl UnsentPool {
     /// Creates a pool without responses. `stalled` is how long a client may take nothing.
-    pub fn new(limits: Unsent, stalled: Duration) -> Arc<Self> {
+    pub fn new(limits: Unsent, stalled: Duration, spaces: Arc<LimitTable>) -> Arc<Self> {
         Arc::new(Self {
             limits,
+            spaces,
             stalled,
             state: Mutex::default(),
             released: Notify::new(),
@@ -102,7 +105,7 @@ impl UnsentPool {
         })
     }
 
-    /// Adds a response whose body holds this many bytes.
+    /// Adds a response with this many bytes in its body.
     pub fn begin(
         self: &Arc<Self>,
         payer: Option<Space>,
@@ -190,10 +193,15 @@ impl UnsentPool {
         StatusError::overloaded()
     }
 
+    fn max_bytes(&self, space: &Space) -> usize {
+        let bytes = self.spaces.get(space, LimitedResource::UnsentBytes);
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+
     fn has_room(&self, space: &Space, bytes: usize) -> bool {
         let state = self.lock();
         let used = state.staying_of(&Some(space.clone()));
-        used == 0 || used + bytes <= self.limits.each
+        used == 0 || used + bytes <= self.max_bytes(space)
     }
 
     /// Charges bytes to a response, and cuts off others if the server holds too much.
@@ -225,13 +233,14 @@ impl UnsentPool {
     /// Cuts off stalled responses of a space until it has room for `bytes`.
     fn relieve_space(&self, space: &Space, bytes: usize) {
         let payer = Some(space.clone());
+        let max_bytes = self.max_bytes(space);
         let mut cut = Vec::new();
         let waiting = self.waiting(&payer);
         let long_ago = Instant::now().checked_sub(PRESSURE_STALL);
         let mut state = self.lock();
         for (since, number, response) in &waiting {
             let staying = state.staying_of(&payer);
-            let has_room = staying == 0 || staying + bytes <= self.limits.each;
+            let has_room = staying == 0 || staying + bytes <= max_bytes;
             if has_room || long_ago.is_none_or(|long_ago| *since > long_ago) {
                 break;
             }

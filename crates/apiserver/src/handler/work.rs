@@ -1,13 +1,16 @@
 //! The work of a request, as flow control counts it.
 
+use std::borrow::Cow;
+
 use insula_core::{Spaces, Verb};
 
-use crate::flow_control::{HEAVY, Work};
+use crate::flow_control::{HEAVY, Work, decoded};
 use crate::pipeline::authorize::Granted;
 use crate::registry::Registry;
 use crate::request::query::Query;
+use crate::status::Result;
 
-/// Returns what a request is about to do, once its body is received.
+/// Returns what a request is about to do, as far as that is known without its body.
 ///
 /// Objects are counted up to the number from which a read is heavy. Those that a selector
 /// leaves out count too: leaving them out is most of the work.
@@ -21,6 +24,30 @@ pub fn work_of(registry: &Registry, granted: &Granted, query: &Query) -> Work {
         true => Work::Read { objects },
         false => Work::Write { objects },
     }
+}
+
+/// Returns the memory for the decoded objects of a write: the sent one and the stored one.
+///
+/// # Errors
+///
+/// If the body is no object of acceptable size.
+pub fn decoded_bytes(registry: &Registry, granted: &Granted, body: &[u8]) -> Result<usize> {
+    let sent = decoded::estimate(body)?;
+    let path = granted.path();
+    let (Spaces::One(space), Some(name)) = (granted.spaces(), &path.name) else {
+        return Ok(sent);
+    };
+    let key = match &path.namespace {
+        Some(namespace) => Cow::from(format!("{namespace}/{name}")),
+        None => Cow::from(name),
+    };
+    let collection = registry.cache().find(path.kind.storage(), space);
+    let stored = collection.and_then(|collection| collection.get(&key));
+    let is_structured = path.kind.custom().is_some() || path.kind.is(insula_cache::definitions());
+    let stored = stored.map_or(0, |stored| {
+        decoded::estimate_stored(stored.stored_length(), is_structured)
+    });
+    Ok(sent.max(stored))
 }
 
 /// Returns how many objects a request reads, at most [`HEAVY`].

@@ -1,28 +1,28 @@
 //! Authentication: the principal of a request, from a client certificate or a bearer token.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use insula_access::{Credential, TokenFile, resolve_principal};
+use insula_access::certificate::seconds;
+use insula_access::{Credential, resolve_principal};
 use insula_core::{Principal, Space, Spaces};
 use rustls::pki_types::CertificateDer;
 
-use crate::pipeline::client_certificates::Clients;
 use crate::pipeline::oidc::Provider;
+use crate::pipeline::revocation::{is_revoked, is_revoked_in};
 use crate::pipeline::service_account::{Accounts, TokenError, VerifyError};
+use crate::pipeline::trust::{CurrentTrust, Trust};
 use crate::registry::Registry;
 use crate::status::{Result, StatusError};
 
 /// Authenticates requests.
 #[derive(Debug, Default)]
 pub struct Authenticator {
-    /// The trusted CAs of client certificates.
-    pub clients: Option<Clients>,
-    /// The static tokens of a file.
-    pub tokens: Option<TokenFile>,
+    /// The trusted CAs of client certificates, and the static tokens.
+    pub trust: Arc<CurrentTrust>,
     /// Verifies tokens of service accounts.
     pub accounts: Option<Arc<Accounts>>,
     /// Verifies tokens of the OpenID Connect provider.
@@ -34,9 +34,27 @@ pub struct Authenticator {
 /// The peer of a connection: the identity of its client certificate, and its address.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
-    identity: PeerIdentity,
+    shown: Option<Arc<ShownCertificate>>,
     address: Option<IpAddr>,
 }
+
+/// The certificate that a client showed in the handshake.
+#[derive(Debug)]
+struct ShownCertificate {
+    /// The chain, leaf first, to be verified again when other CAs are trusted.
+    chain: Vec<CertificateDer<'static>>,
+    verified: RwLock<VerifiedCertificate>,
+}
+
+#[derive(Debug)]
+struct VerifiedCertificate {
+    identity: PeerIdentity,
+    /// The version of the [`Trust`] that it was verified with.
+    version: u64,
+}
+
+/// The most bytes of an untrusted chain that are kept, in case its CA is trusted later.
+const MAX_UNTRUSTED_BYTES: usize = 8 << 10;
 
 #[derive(Clone, Debug, Default)]
 enum PeerIdentity {
@@ -66,10 +84,38 @@ impl Peer {
     }
 
     /// Returns the principal of the certificate, if that is valid now.
-    fn principal(&self, now: SystemTime) -> Option<&Result<Arc<Principal>>> {
-        match &self.identity {
-            PeerIdentity::Certified { principal, until } if now <= *until => Some(principal),
+    fn principal(&self, now: SystemTime) -> Option<Result<Arc<Principal>>> {
+        let verified = self.shown.as_ref()?.verified.read();
+        let verified = verified.unwrap_or_else(PoisonError::into_inner);
+        match &verified.identity {
+            PeerIdentity::Certified { principal, until } if now <= *until => {
+                Some(principal.clone())
+            }
             _ => None,
+        }
+    }
+
+    /// Verifies the certificate again if other CAs are trusted than before.
+    fn refresh(&self, authenticator: &Authenticator) {
+        let Some(shown) = &self.shown else {
+            return;
+        };
+        let trust = authenticator.trust.get();
+        let known = shown.verified.read();
+        let known = known.unwrap_or_else(PoisonError::into_inner).version;
+        if known == trust.version {
+            return;
+        }
+        let next = VerifiedCertificate {
+            identity: authenticator.identify(&trust, &shown.chain),
+            version: trust.version,
+        };
+        let mut verified = shown
+            .verified
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        if verified.version < next.version {
+            *verified = next;
         }
     }
 }
@@ -103,6 +149,13 @@ impl TokenRejected {
         }
     }
 
+    fn revoked(principal: &Principal) -> Self {
+        Self {
+            home: Some(principal.home.clone()),
+            ..Self::new(format!("[{INVALID_TOKEN}, the token has been revoked]"))
+        }
+    }
+
     /// Returns the message for these spaces, which hides details of other spaces' tokens.
     pub fn message_in(&self, spaces: &Spaces) -> &str {
         match &self.home {
@@ -133,26 +186,51 @@ impl Authenticator {
     /// Verifies the client's certificate chain, leaf first, once per connection. The handshake
     /// has verified only that the client holds the key.
     pub fn peer(&self, shown: Option<&[CertificateDer<'_>]>) -> Peer {
-        let (Some(shown), Some(clients)) = (shown, &self.clients) else {
+        let Some(shown) = shown else {
             return Peer::default();
+        };
+        let trust = self.trust.get();
+        let identity = self.identify(&trust, shown);
+        let bytes: usize = shown.iter().map(|one| one.len()).sum();
+        if matches!(identity, PeerIdentity::Nothing) && bytes > MAX_UNTRUSTED_BYTES {
+            return Peer::default();
+        }
+        let shown = ShownCertificate {
+            chain: shown.iter().map(|one| one.clone().into_owned()).collect(),
+            verified: RwLock::new(VerifiedCertificate {
+                identity,
+                version: trust.version,
+            }),
+        };
+        Peer {
+            shown: Some(Arc::new(shown)),
+            address: None,
+        }
+    }
+
+    /// Verifies a certificate chain, leaf first, and reads the identity in it.
+    fn identify(&self, trust: &Trust, chain: &[CertificateDer<'_>]) -> PeerIdentity {
+        let Some(clients) = &trust.clients else {
+            return PeerIdentity::Nothing;
         };
         let refused = |error: &dyn std::fmt::Display| {
             tracing::debug!(%error, "client certificate rejected");
-            Peer::default()
+            PeerIdentity::Nothing
         };
-        let until = match clients.verify(shown, SystemTime::now()) {
+        let until = match clients.verify(chain, SystemTime::now()) {
             Ok(until) => until,
             Err(error) => return refused(&error),
         };
-        let leaf = shown.first().map_or(&[][..], AsRef::as_ref);
+        let leaf = chain.first().map_or(&[][..], AsRef::as_ref);
         match insula_access::certificate::read(leaf) {
-            Ok(credential) => Peer {
-                identity: PeerIdentity::Certified {
+            Ok(mut credential) => {
+                credential.reference.expires = Some(seconds(until));
+                credential.reference.epoch = trust.certificate_epoch;
+                PeerIdentity::Certified {
                     principal: self.resolve(credential),
                     until,
-                },
-                address: None,
-            },
+                }
+            }
             Err(error) => refused(&error),
         }
     }
@@ -165,10 +243,27 @@ impl Authenticator {
         peer: &Peer,
         headers: &HeaderMap,
     ) -> Result<Arc<Principal>> {
-        match peer.principal(SystemTime::now()) {
-            Some(principal) => principal.clone(),
-            None => self.bearer(registry, headers).await,
+        peer.refresh(self);
+        let principal = match peer.principal(SystemTime::now()) {
+            Some(principal) => {
+                // A credential that was revoked before must be rejected.
+                registry.await_own_writes().await;
+                principal?
+            }
+            None => self.bearer(registry, headers).await?,
+        };
+        let Some(state) = registry.cache().space_state(&principal.home) else {
+            return Ok(principal);
+        };
+        if is_revoked_in(registry, &state, &principal) {
+            return Err(StatusError::unauthorized());
         }
+        if principal.tenant_binding.holds(&state.uid, state.created) {
+            let now = jiff::Timestamp::now().as_second();
+            let records = registry.access_records();
+            records.note_use(&state.uid, &principal, peer.address(), now);
+        }
+        Ok(principal)
     }
 
     /// Whether the request has a credential, valid or not.
@@ -186,7 +281,9 @@ impl Authenticator {
         let token = header
             .and_then(bearer)
             .ok_or_else(StatusError::unauthorized)?;
-        let authenticated = self.token(registry, token, &[]).await;
+        // The caller of this function looks for revocations.
+        registry.await_own_writes().await;
+        let authenticated = self.verify(registry, token, &[]).await;
         authenticated.map(|holder| holder.principal).map_err(|why| {
             tracing::debug!(%why, "token rejected");
             why.status
@@ -201,12 +298,26 @@ impl Authenticator {
         token: &str,
         audiences: &[String],
     ) -> Result<AuthenticatedToken, TokenRejected> {
-        let known = self.tokens.as_ref().and_then(|tokens| tokens.find(token));
-        if let Some(credential) = known {
-            return self.for_this_server(registry, credential.clone(), audiences);
-        }
-        // The token of an account that was deleted before must be rejected.
+        // The token of an account that was deleted before must be rejected, and a token that was
+        // revoked before.
         registry.await_own_writes().await;
+        let authenticated = self.verify(registry, token, audiences).await?;
+        match is_revoked(registry, &authenticated.principal) {
+            true => Err(TokenRejected::revoked(&authenticated.principal)),
+            false => Ok(authenticated),
+        }
+    }
+
+    /// Verifies a token, which may be revoked.
+    async fn verify(
+        &self,
+        registry: &Registry,
+        token: &str,
+        audiences: &[String],
+    ) -> Result<AuthenticatedToken, TokenRejected> {
+        if let Some(credential) = self.static_token(token) {
+            return self.for_this_server(registry, credential, audiences);
+        }
         let now = jiff::Timestamp::now().as_second();
         match self.account(registry, token, audiences, now) {
             Err(error) if error.why == TokenError::Foreign => {}
@@ -222,6 +333,16 @@ impl Authenticator {
             }
             Err(error) => Err(TokenRejected::new(format!("[{INVALID_TOKEN}, {error}]"))),
         }
+    }
+
+    /// Looks up a static token.
+    fn static_token(&self, token: &str) -> Option<Credential> {
+        let trust = self.trust.get();
+        let tokens = trust.tokens.as_ref()?;
+        let mut credential = tokens.find(token)?.clone();
+        credential.reference.id = tokens.id(token).unwrap_or_default();
+        credential.reference.epoch = trust.token_epoch;
+        Some(credential)
     }
 
     fn account(

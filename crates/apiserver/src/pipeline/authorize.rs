@@ -13,6 +13,7 @@ use insula_core::{Principal, Space, Spaces, Verb};
 use insula_kinds::selector::FieldSelector;
 
 use crate::pipeline::policy;
+use crate::pipeline::revocation;
 use crate::pipeline::route::{ResourcePath, below_prefix};
 use crate::pipeline::service_account;
 use crate::registry::{Address, Registry, no_such_tenant};
@@ -96,6 +97,12 @@ impl Granted {
         &self.path
     }
 
+    /// Whether the caller gets the object of the tenant that it belongs to.
+    pub fn is_own_tenant(&self) -> bool {
+        let attributes = attributes(&self.path, self.name.as_deref());
+        is_own_tenant(&self.principal, &self.spaces, &attributes)
+    }
+
     /// Returns the reason of the authorization.
     pub fn reason(&self) -> &str {
         &self.reason
@@ -131,7 +138,10 @@ impl Granted {
     /// Authorizes the request again, because rights may be revoked while a watch is open.
     pub fn recheck(&self, registry: &Registry) -> Result<()> {
         let (principal, spaces) = (&self.principal, &self.spaces);
-        if !service_account::account_exists(registry, principal) {
+        let holder = principal.authenticated();
+        if !service_account::account_exists(registry, holder)
+            || revocation::is_revoked(registry, principal)
+        {
             return Err(StatusError::unauthorized());
         }
         let asked = attributes(&self.path, self.name.as_deref());
@@ -172,8 +182,9 @@ pub async fn authorize(
     let name = requested_name(&path, query);
     let attributes = attributes(&path, name.as_deref());
     let system_only = path.of().system_only;
-    // A tenant's roles cannot grant system-only resources.
-    if system_only && !principal.is_system() {
+    let own_tenant = is_own_tenant(&principal, &spaces, &attributes);
+    // A tenant's roles cannot grant system-only resources, except that its users see their quota.
+    if system_only && !principal.is_system() && !own_tenant {
         return Err(StatusError::forbidden(
             &principal,
             &attributes,
@@ -183,7 +194,7 @@ pub async fn authorize(
     }
     let reason = permit(registry, &principal, &spaces, &attributes).await?;
     require_space(registry, &spaces).await?;
-    if system_only && matches!(spaces, Spaces::One(Space::Tenant(_))) {
+    if system_only && matches!(spaces, Spaces::One(Space::Tenant(_))) && !own_tenant {
         return Err(StatusError::no_such_resource());
     }
     Ok(Granted {
@@ -193,6 +204,20 @@ pub async fn authorize(
         name,
         reason,
     })
+}
+
+/// Whether the action is to get the object of the principal's own tenant, in its own space.
+pub fn is_own_tenant(
+    principal: &Principal,
+    spaces: &Spaces,
+    attributes: &ResourceAttributes<'_>,
+) -> bool {
+    let Space::Tenant(tenant) = &principal.home else {
+        return false;
+    };
+    matches!(spaces, Spaces::One(space) if *space == principal.home)
+        && (attributes.verb, attributes.group, attributes.resource) == ("get", "", "tenants")
+        && (attributes.subresource, attributes.name) == (None, Some(tenant.as_str()))
 }
 
 /// Checks whether the principal may do an action in these spaces, whether or not the target

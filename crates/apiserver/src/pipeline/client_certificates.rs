@@ -29,6 +29,7 @@ pub struct Clients {
 /// own verifier, which is used only while the CA is valid.
 #[derive(Debug)]
 struct Ca {
+    der: CertificateDer<'static>,
     validity: Validity,
     verifier: Arc<dyn ClientCertVerifier>,
 }
@@ -68,6 +69,12 @@ impl Clients {
         let all = verifier(cas)?;
         let cas = cas.iter().map(Ca::new).collect::<Result<_, _>>()?;
         Ok(Some(Self { cas, all }))
+    }
+
+    /// Whether all of these CAs are among others.
+    pub fn are_within(&self, others: &Self) -> bool {
+        let among = |ca: &Ca| others.cas.iter().any(|other| other.der == ca.der);
+        self.cas.iter().all(among)
     }
 
     /// Verifies a chain, leaf first, and returns its expiry. The other certificates may be
@@ -112,6 +119,7 @@ impl Clients {
 impl Ca {
     fn new(der: &CertificateDer<'static>) -> Result<Self, InvalidCa> {
         Ok(Self {
+            der: der.clone(),
             validity: validity(der).ok_or(InvalidCa)?,
             verifier: verifier(std::slice::from_ref(der))?,
         })

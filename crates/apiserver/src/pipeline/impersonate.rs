@@ -14,7 +14,8 @@ use http::header::HeaderName;
 use insula_access::rbac::{Attributes, ResourceAttributes};
 use insula_access::{Credential, TENANT_PREFIX, resolve_principal};
 use insula_core::{
-    AUTHENTICATED, Extra, Principal, Proof, RESERVED_PREFIX, Space, Spaces, TenantBinding,
+    AUTHENTICATED, CredentialRef, Extra, Principal, Proof, RESERVED_PREFIX, Space, Spaces,
+    TenantBinding,
 };
 use percent_encoding::percent_decode_str;
 
@@ -190,8 +191,10 @@ impl Wanted {
             tenant: Some(home),
             tenant_binding,
             proof: Proof::Impersonation,
+            reference: CredentialRef::default(),
         };
         let mut principal = resolve_principal(credential, None).map_err(StatusError::internal)?;
+        principal.impersonator = Some(Arc::new(caller.clone()));
         principal.groups.retain(|group| !given.contains(group));
         principal.groups.splice(0..0, given);
         if anonymous {

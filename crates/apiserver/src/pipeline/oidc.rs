@@ -8,8 +8,8 @@ mod fetch;
 mod refresh;
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use insula_access::Credential;
@@ -26,7 +26,7 @@ use crate::pipeline::oidc::refresh::{Next, State};
 /// A trusted OpenID Connect provider.
 pub struct Provider {
     issuer: Issuer,
-    client: Client,
+    client: RwLock<Arc<Client>>,
     pace: Pace,
     state: watch::Sender<State>,
     /// The time of the last log message about a token without a tenant, in seconds since 1970.
@@ -106,11 +106,18 @@ impl Provider {
     ) -> Result<Arc<Self>, SetupError> {
         Ok(Arc::new(Self {
             issuer: Issuer::try_from(settings)?,
-            client: Client::new(trust)?,
+            client: RwLock::new(Arc::new(Client::new(trust)?)),
             pace,
             state: watch::Sender::default(),
             refusal_logged: AtomicI64::new(0),
         }))
+    }
+
+    /// Verifies the provider's certificate in another way from the next fetch on.
+    pub fn replace_trust(&self, trust: &Trust) -> Result<(), ClientError> {
+        let next = Arc::new(Client::new(trust)?);
+        *self.client.write().unwrap_or_else(PoisonError::into_inner) = next;
+        Ok(())
     }
 
     /// Returns the issuer URL.
@@ -141,7 +148,11 @@ impl Provider {
         let (keys, claims) = self.verify(&signed, keys).await?;
         let holder = self.issuer.authenticate(claims, now);
         let holder = holder.inspect_err(|error| self.log_refusal(error, now))?;
-        let credential = Arc::new(holder.credential);
+        let mut credential = holder.credential;
+        if credential.reference.id.is_empty() {
+            credential.reference.id = jwt::digest_id(token);
+        }
+        let credential = Arc::new(credential);
         keys.verified
             .insert(token, holder.expires, Arc::clone(&credential));
         Ok(credential)
@@ -223,8 +234,13 @@ impl Provider {
         }
     }
 
+    fn client(&self) -> Arc<Client> {
+        Arc::clone(&self.client.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     async fn fetch(&self) -> Result<KeySet, FetchError> {
-        let fetched = timeout(self.pace.timeout, self.client.keys(self.url())).await;
+        let client = self.client();
+        let fetched = timeout(self.pace.timeout, client.keys(self.url())).await;
         fetched.map_err(|_| FetchError::Time)?
     }
 

@@ -87,13 +87,15 @@ pub enum Document {
         /// The UID of the tenant.
         uid: String,
     },
+    /// `/audit`: the audit events of the space.
+    AuditEvents,
     /// `/`.
     Index,
 }
 
 impl Document {
     /// The paths of all documents. Paths below a health check are that check.
-    pub const PATHS: [&'static str; 18] = [
+    pub const PATHS: [&'static str; 19] = [
         "/",
         "/api",
         "/apis",
@@ -112,6 +114,7 @@ impl Document {
         "/openid/v1/jwks",
         "/issuers/{uid}/.well-known/openid-configuration",
         "/issuers/{uid}/openid/v1/jwks",
+        "/audit",
     ];
 
     /// Whether the document is public: probes have no credentials, and neither have third
@@ -248,6 +251,7 @@ fn inside_space(method: &Method, segments: &[&str], watch: bool) -> Result<Route
         ["livez", ..] => Document::Health("livez"),
         ["readyz", ..] => Document::Health("readyz"),
         ["metrics"] => Document::Metrics,
+        ["audit"] => Document::AuditEvents,
         [".well-known", "openid-configuration"] => Document::Issuer,
         ["openid", "v1", "jwks"] => Document::Keys,
         ["issuers", uid, ".well-known", "openid-configuration"] => Document::TenantIssuer {

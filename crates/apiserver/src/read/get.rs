@@ -1,5 +1,7 @@
 //! Get.
 
+use std::sync::Arc;
+
 use insula_core::Revision;
 
 use super::not_older;
@@ -7,7 +9,7 @@ use crate::codec::body::Body;
 use crate::codec::view::View;
 use crate::pipeline::authorize::Caller;
 use crate::registry::Registry;
-use crate::registry::versions;
+use crate::registry::{tenant_status, versions};
 use crate::request::query::{self, Query};
 use crate::status::{Result, StatusError};
 
@@ -32,9 +34,11 @@ pub async fn get(
         }
     }
     let address = granted.address()?;
-    let object = registry
-        .seen(&address)
-        .ok_or_else(|| StatusError::not_found(kind, &address.name))?;
+    let object = match granted.is_own_tenant() {
+        true => tenant_status::own_view(registry, &address.space).map(Arc::new),
+        false => registry.seen(&address),
+    };
+    let object = object.ok_or_else(|| StatusError::not_found(kind, &address.name))?;
     versions::prepare(
         registry,
         Some(granted.context),

@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
+use insula_access::jwt;
 use insula_cache::{Lost, Stored};
-use insula_core::{Revision, Spaces};
+use insula_core::{Principal, Proof, Revision, Spaces};
 use tokio::time::Instant;
 
 use begin::begin;
@@ -32,6 +33,7 @@ use super::Selection;
 use crate::codec::body::Body;
 use crate::codec::view::View;
 use crate::pipeline::authorize::Caller;
+use crate::pipeline::trust::CurrentTrust;
 use crate::registry::Registry;
 use crate::registry::versions;
 use crate::request::query::Query;
@@ -68,6 +70,7 @@ const FIRST_PIECE: usize = 8 << 10;
 /// Returns a stream of the events of the objects that path and selectors choose.
 pub async fn watch(
     registry: &Arc<Registry>,
+    trust: &Arc<CurrentTrust>,
     granted: Caller<'_>,
     query: &Query,
     view: View,
@@ -78,7 +81,7 @@ pub async fn watch(
         selection = selection.only(name);
     }
     let start = start(query)?;
-    let timeout = timeout(query)?;
+    let timeout = timeout(query)?.min(until_expiry(granted.principal()));
     let begun = begin(registry, granted, start, &selection, &view).await;
     let begun = match begun {
         Ok(begun) => begun,
@@ -95,7 +98,7 @@ pub async fn watch(
     };
     let bookmarks = query.flag("allowWatchBookmarks");
     let marked = matches!(start, Start::State { marked: true, .. }) && bookmarks;
-    let permission = Permission::new(registry, granted.granted)?;
+    let permission = Permission::new(registry, trust, granted.granted)?;
     let events = Events::new(
         registry,
         begun.collection,
@@ -157,6 +160,22 @@ fn timeout(query: &Query) -> Result<Duration> {
             Duration::from_secs(1800 + spread as u64)
         }
     })
+}
+
+/// Returns how long the credential behind a principal is accepted.
+fn until_expiry(principal: &Principal) -> Duration {
+    let holder = principal.authenticated();
+    let Some(expires) = holder.credential.expires else {
+        return Duration::MAX;
+    };
+    // Requests with a token are accepted a little longer, and so is a watch: a client would
+    // otherwise open it again and again.
+    let leeway = match holder.proof {
+        Proof::Certificate => 0,
+        _ => jwt::LEEWAY,
+    };
+    let seconds = expires.saturating_add(leeway) - jiff::Timestamp::now().as_second();
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
 }
 
 impl Watcher {

@@ -6,13 +6,22 @@ use insula_admission::validate::GROUP;
 use insula_cache::{Change, Derived, Event, SpaceState, Stored};
 use insula_core::Space;
 use insula_kinds::{KindId, core_kind, kinds};
+use memchr::memmem;
 
+use crate::flow_control::{LimitTable, TenantLimits};
+use crate::registry::access_kinds::revocations;
 use crate::registry::built_in;
 use crate::registry::rbac_kinds::rbac_kind;
 
-/// Maps kinds to the derived values that depend on them, and provides built-in objects.
+/// Maps kinds to the derived values that depend on them, provides built-in objects, and applies
+/// the limits in tenants' objects.
 #[derive(Debug)]
-pub struct Hooks;
+pub struct Hooks {
+    /// The limits of all spaces.
+    pub limits: Arc<LimitTable>,
+    /// Whether there is a default quota.
+    pub limits_every_tenant: bool,
+}
 
 /// The resources that decide how requests are admitted.
 const ADMISSION: [&str; 4] = [
@@ -39,6 +48,9 @@ impl insula_cache::Hooks for Hooks {
         if decides_access(kind, events) {
             return Some(Derived::Access);
         }
+        if kind == revocations() {
+            return Some(Derived::Revocations);
+        }
         admission_kinds()
             .contains(&kind)
             .then_some(Derived::Admission)
@@ -52,6 +64,21 @@ impl insula_cache::Hooks for Hooks {
         state: &SpaceState,
     ) -> Option<Arc<Stored>> {
         built_in::shadowed(kind, space, object, state)
+    }
+
+    fn limits_every_tenant(&self) -> bool {
+        self.limits_every_tenant
+    }
+
+    fn note_tenant(&self, space: &Space, tenant: Option<&Stored>) {
+        // Most tenants set no limits, so the word is searched before the object is parsed.
+        let tenant = tenant
+            .filter(|tenant| memmem::find(&tenant.body(), br#""limits":{"#).is_some())
+            .map(Stored::tree);
+        let limits = tenant.as_ref().and_then(|tenant| tenant.get("spec"));
+        let limits = limits.and_then(|spec| spec.get("limits"));
+        let limits = limits.map_or_else(TenantLimits::default, TenantLimits::parse);
+        self.limits.set(space, &limits);
     }
 }
 

@@ -193,11 +193,16 @@ pub async fn cpu_bound<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow_control::Limits;
+    use std::sync::Arc;
+
+    use crate::flow_control::{LimitTable, Limits};
 
     #[tokio::test]
     async fn request_holds_no_seat_while_it_waits_for_a_call() {
-        let flow_control = FlowControl::new(&Limits::default());
+        let flow_control = FlowControl::new(
+            &Limits::default(),
+            &Arc::new(LimitTable::new(&Limits::default())),
+        );
         let used = || {
             let seat_stats = flow_control.seat_stats();
             let writes = seat_stats.iter().find(|(name, _)| *name == "write");

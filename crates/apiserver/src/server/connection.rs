@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,11 +23,13 @@ use tokio_rustls::server::TlsStream;
 use crate::codec::answer::Payer;
 use crate::codec::body::Body;
 use crate::flow_control::Connections;
+use crate::flow_control::client_address::ClientAddress;
 use crate::flow_control::connection_tracker::{ConnectionAction, TrackedConnection};
 use crate::handler::{self, App, Source};
+use crate::pipeline::authenticate::Peer;
 use crate::server::http2::Http2;
 use crate::server::response::OutgoingBody;
-use crate::server::{tls, websocket};
+use crate::server::{handshake, tls, websocket};
 
 /// Signals the shutdown to all connections, and knows when they have ended.
 #[derive(Debug, Default)]
@@ -35,23 +38,34 @@ pub struct Ending(watch::Sender<()>);
 /// How long a connection may take to drain.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a request on HTTP/1 waits while its space floods the server.
+const FLOOD_PAUSE: Duration = Duration::from_secs(1);
+
 /// Serves one connection, in a task of its own, if there is room for it.
-pub fn connect(stream: TcpStream, tls: &TlsAcceptor, app: &Arc<App>, ending: &Ending) {
-    let Some(tracked) = app.connections.accept() else {
+pub fn connect(
+    stream: TcpStream,
+    address: IpAddr,
+    tls: &TlsAcceptor,
+    app: &Arc<App>,
+    ending: &Ending,
+) {
+    let client = ClientAddress::new(address, &app.limits.shared_addresses);
+    let Some(tracked) = app.connections.accept(client) else {
         return;
     };
     let (tls, app, shutdown) = (tls.clone(), Arc::clone(app), ending.0.subscribe());
     tokio::spawn(async move {
         let limits = app.limits.connections;
         stream.set_nodelay(true).ok();
+        let handshake = handshake::accept(stream, &tls, &app, &tracked);
         let handshake = tokio::select! {
-            handshake = tokio::time::timeout(limits.handshake, tls.accept(stream)) => handshake,
+            handshake = tokio::time::timeout(limits.handshake, handshake) => handshake,
             () = tracked.evicted() => return,
         };
         match handshake {
-            Ok(Ok(stream)) => {
+            Ok(Ok((stream, peer))) => {
                 tracked.handshake_done();
-                serve(stream, &app, &tracked, shutdown).await;
+                serve(stream, peer.at(address), &app, &tracked, shutdown).await;
             }
             Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
             Err(_) => app.connections.count_too_slow(),
@@ -69,21 +83,16 @@ impl Ending {
 
 async fn serve(
     stream: TlsStream<TcpStream>,
+    peer: Peer,
     app: &Arc<App>,
     tracked: &Arc<TrackedConnection>,
     shutdown: watch::Receiver<()>,
 ) {
-    let (socket, session) = stream.get_ref();
-    let peer = app.authenticator.peer(session.peer_certificates());
-    let peer = match socket.peer_addr() {
-        Ok(address) => peer.at(address.ip()),
-        Err(_) => peer,
-    };
     let source = Arc::new(Source {
         peer,
         connection: Arc::clone(tracked),
     });
-    if session.alpn_protocol() == Some(tls::HTTP2) {
+    if stream.get_ref().1.alpn_protocol() == Some(tls::HTTP2) {
         let connection = pin!(Http2::new(stream, app, &source));
         drive(connection, app, tracked, shutdown).await;
     } else {
@@ -107,6 +116,10 @@ async fn serve_http1(
         async move {
             if let Some(refusal) = refusal(&request, &app.limits.connections) {
                 return Ok(OutgoingBody::of(&app, &source, in_flight, refusal));
+            }
+            if app.is_flooded_by(&source.connection) {
+                // HTTP/1 cannot refuse without an answer, but one request keeps the next waiting.
+                tokio::time::sleep(FLOOD_PAUSE).await;
             }
             let upgrade = websocket::UpgradeRequest::of(&mut request);
             let mut response = handler::serve(&app, &source, request).await;

@@ -20,7 +20,6 @@ use h2::{Ping, PingPong, Reason, RecvStream, SendStream};
 use http::header::{CONTENT_LENGTH, DATE, HeaderValue};
 use http::{HeaderMap, Request, Response};
 use http_body::{Body as _, Frame, SizeHint};
-use jiff::fmt::rfc2822::DateTimePrinter;
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
@@ -28,6 +27,7 @@ use crate::flow_control::Connections;
 use crate::flow_control::connection_tracker::InFlight;
 use crate::flow_control::unsent::{CutReason, UnsentBytes};
 use crate::handler::{self, App, Source};
+use crate::server::date;
 use crate::server::response::OutgoingBody;
 
 /// An HTTP/2 connection. It completes when the connection has ended.
@@ -72,6 +72,9 @@ const RECEIVE_WINDOW: u32 = 256 << 10;
 /// The most bytes of one stream that the transport buffers while the socket is busy.
 const MAX_SEND_BUFFER: usize = 128 << 10;
 
+/// The most requests that a connection accepts before others have their turn.
+const MAX_ACCEPTED: usize = 16;
+
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -105,7 +108,12 @@ impl Http2 {
         self.state = State::Open { connection, dead };
     }
 
-    fn accept(&self, request: Request<RecvStream>, respond: SendResponse<UnsentBytes>) {
+    fn accept(&self, request: Request<RecvStream>, mut respond: SendResponse<UnsentBytes>) {
+        if self.app.is_flooded_by(&self.source.connection) {
+            // Costs a fifth of an answer, and tells the client that it may send the request again.
+            respond.send_reset(Reason::REFUSED_STREAM);
+            return;
+        }
         let (app, source) = (Arc::clone(&self.app), Arc::clone(&self.source));
         let in_flight = source.connection.begin();
         tokio::spawn(serve_stream(app, source, in_flight, request, respond));
@@ -116,6 +124,7 @@ impl Future for Http2 {
     type Output = io::Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut accepted = 0;
         loop {
             match &mut self.state {
                 State::Handshake(handshake) => {
@@ -127,7 +136,16 @@ impl Future for Http2 {
                         return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
                     }
                     match ready!(connection.poll_accept(context)) {
-                        Some(Ok((request, respond))) => self.accept(request, respond),
+                        Some(Ok((request, respond))) => {
+                            self.accept(request, respond);
+                            accepted += 1;
+                            if accepted >= MAX_ACCEPTED {
+                                // Other connections have their turn, and these requests take
+                                // their tokens before more are accepted.
+                                context.waker().wake_by_ref();
+                                return Poll::Pending;
+                            }
+                        }
                         Some(Err(error)) => return Poll::Ready(Err(io::Error::other(error))),
                         None => return Poll::Ready(Ok(())),
                     }
@@ -197,10 +215,7 @@ async fn serve_stream(
 
 /// Adds the headers that the transport knows.
 fn complete(headers: &mut HeaderMap, body: &OutgoingBody) {
-    let now = jiff::Timestamp::now();
-    if let Ok(now) = DateTimePrinter::new().timestamp_to_rfc9110_string(&now)
-        && let Ok(now) = HeaderValue::try_from(now)
-    {
+    if let Some(now) = date::header(jiff::Timestamp::now()) {
         headers.entry(DATE).or_insert(now);
     }
     if !body.is_end_stream()

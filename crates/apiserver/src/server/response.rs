@@ -63,8 +63,8 @@ impl OutgoingBody {
         body
     }
 
-    /// The same for the response to a request, whose payer is the caller or else the first caller
-    /// of the connection.
+    /// The same for the response to a request. It is charged to the caller's space, or else to
+    /// that of the connection's first caller.
     pub fn of(
         app: &App,
         source: &Source,

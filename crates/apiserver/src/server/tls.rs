@@ -12,6 +12,7 @@ use rustls::version::{TLS12, TLS13};
 use tokio_rustls::TlsAcceptor;
 
 use crate::pipeline::client_certificates::{Clients, InvalidCa};
+use crate::pipeline::trust::CurrentTrust;
 
 /// The name of HTTP/2 in the handshake.
 pub(super) const HTTP2: &[u8] = b"h2";
@@ -80,9 +81,72 @@ impl fmt::Debug for Certificates {
     }
 }
 
+/// Accepts TLS connections, and requests certificates of the CAs that are trusted now: clients
+/// choose one by the names of the CAs.
+#[derive(Debug)]
+pub struct Acceptor {
+    certificates: Arc<Certificates>,
+    trust: Arc<CurrentTrust>,
+    current: RwLock<VersionedAcceptor>,
+}
+
+struct VersionedAcceptor {
+    acceptor: TlsAcceptor,
+    /// The version of the trusted CAs that it was made for.
+    version: u64,
+}
+
+impl Acceptor {
+    /// Accepts connections with this server certificate.
+    pub fn new(certificates: Arc<Certificates>, trust: Arc<CurrentTrust>) -> Result<Self, Error> {
+        let now = trust.get();
+        let acceptor = acceptor(Arc::clone(&certificates), now.clients.as_deref())?;
+        let version = now.version;
+        Ok(Self {
+            certificates,
+            trust,
+            current: RwLock::new(VersionedAcceptor { acceptor, version }),
+        })
+    }
+
+    /// Returns the acceptor for the CAs that are trusted now.
+    pub fn current(&self) -> TlsAcceptor {
+        let now = self.trust.get();
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        if current.version == now.version {
+            return current.acceptor.clone();
+        }
+        let previous = current.acceptor.clone();
+        drop(current);
+        match acceptor(Arc::clone(&self.certificates), now.clients.as_deref()) {
+            Ok(acceptor) => {
+                let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+                *current = VersionedAcceptor {
+                    acceptor: acceptor.clone(),
+                    version: now.version,
+                };
+                acceptor
+            }
+            // The CAs were usable when they were read.
+            Err(error) => {
+                tracing::error!(%error, "TLS settings not replaced");
+                previous
+            }
+        }
+    }
+}
+
+impl fmt::Debug for VersionedAcceptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VersionedAcceptor")
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Returns an acceptor for TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1. Client certificates are
 /// optional and verified after the handshake, with [`Clients::verify`].
-pub fn acceptor(
+fn acceptor(
     certificates: Arc<Certificates>,
     clients: Option<&Clients>,
 ) -> Result<TlsAcceptor, Error> {
@@ -94,6 +158,9 @@ pub fn acceptor(
         Some(clients) => builder.with_client_cert_verifier(clients.asking()),
     };
     let mut config = builder.with_cert_resolver(certificates);
+    // Returning clients prove that they know the session instead of computing signatures. Their
+    // certificate is in the ticket, and is verified again like one that was just shown.
+    config.ticketer = rustls::crypto::ring::Ticketer::new().map_err(Error::Setup)?;
     config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }

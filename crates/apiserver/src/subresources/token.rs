@@ -2,6 +2,7 @@
 
 use http::StatusCode;
 use insula_admission::Operation;
+use insula_core::{CredentialRef, Extra, Principal, Proof, TenantBinding};
 use insula_kinds::{FieldError, Object, TypeId, Value, kinds, types};
 use serde_json::json;
 use uuid::Uuid;
@@ -10,7 +11,7 @@ use crate::codec::answer::Answer;
 use crate::codec::input::{self, Expected, Sent};
 use crate::codec::view::View;
 use crate::pipeline::authorize::Caller;
-use crate::pipeline::service_account::Issuer;
+use crate::pipeline::service_account::{AccountName, Issuer};
 use crate::registry::Address;
 use crate::registry::Registry;
 use crate::request::negotiate::Accepted;
@@ -59,7 +60,11 @@ pub async fn request(
         ));
     }
     token_spec.bind(registry, &address).await?;
-    let (token, expires) = issuer.token(&token_spec, &address, uid, tenant_uid)?;
+    let issued = issuer.token(&token_spec, &address, uid, tenant_uid.clone())?;
+    if !options.dry_run {
+        note_issued(registry, &address, tenant_uid, &issued).await?;
+    }
+    let IssuedToken { token, expires, .. } = issued;
     let mut answer = Object::new();
     answer.insert(
         "metadata".to_owned(),
@@ -80,7 +85,7 @@ pub async fn request(
     );
     answer.insert(
         "status".to_owned(),
-        json!({"token": token, "expirationTimestamp": expires}),
+        json!({"token": token, "expirationTimestamp": timestamp(expires)?}),
     );
     let view = View::of_status(accepted);
     let body = view.value(
@@ -278,7 +283,7 @@ impl Issuer {
         address: &Address,
         uid: &str,
         tenant_uid: Option<String>,
-    ) -> Result<(String, String)> {
+    ) -> Result<IssuedToken> {
         let now = jiff::Timestamp::now().as_second();
         let namespace = address.namespace.as_deref().unwrap_or("");
         let mut kubernetes = json!({
@@ -296,6 +301,7 @@ impl Issuer {
         if let Some(node) = &token_spec.node {
             kubernetes["node"] = node.clone();
         }
+        let id = Uuid::new_v4().to_string();
         let claims = json!({
             "iss": token_spec.issuer,
             "sub": format!("system:serviceaccount:{namespace}:{}", address.name),
@@ -303,13 +309,67 @@ impl Issuer {
             "iat": now,
             "nbf": now,
             "exp": now + token_spec.seconds,
-            "jti": Uuid::new_v4().to_string(),
+            "jti": id,
             "kubernetes.io": kubernetes,
         });
-        let expires = jiff::Timestamp::from_second(now + token_spec.seconds);
-        let expires = expires.map_err(StatusError::internal)?.to_string();
-        Ok((self.sign(&claims)?, expires))
+        Ok(IssuedToken {
+            token: self.sign(&claims)?,
+            id,
+            issued: now,
+            expires: now + token_spec.seconds,
+        })
     }
+}
+
+/// A signed token, with its ID and its times in seconds since 1970.
+struct IssuedToken {
+    token: String,
+    id: String,
+    issued: i64,
+    expires: i64,
+}
+
+fn timestamp(seconds: i64) -> Result<String> {
+    let time = jiff::Timestamp::from_second(seconds);
+    Ok(time.map_err(StatusError::internal)?.to_string())
+}
+
+/// Records that the account has a token, which it may never use.
+async fn note_issued(
+    registry: &Registry,
+    account: &Address,
+    tenant_uid: Option<String>,
+    issued: &IssuedToken,
+) -> Result<()> {
+    let name = AccountName {
+        namespace: account.namespace.as_deref().unwrap_or(""),
+        name: &account.name,
+    };
+    let holder = Principal {
+        user: name.user(),
+        uid: None,
+        groups: name.groups().to_vec(),
+        extra: Extra::new(),
+        home: account.space.clone(),
+        tenant_binding: TenantBinding::Name,
+        proof: Proof::ServiceAccount,
+        credential: CredentialRef {
+            id: issued.id.as_str().into(),
+            issued: Some(issued.issued),
+            expires: Some(issued.expires),
+            epoch: 0,
+        },
+        impersonator: None,
+    };
+    let uid = match tenant_uid {
+        Some(uid) => uid,
+        None => {
+            let state = registry.find_space(&account.space).await?;
+            state.map_or_else(String::new, |state| state.uid.to_string())
+        }
+    };
+    registry.access_records().note_issued(&uid, &holder);
+    Ok(())
 }
 
 fn expected() -> Expected<'static> {

@@ -7,6 +7,7 @@
 mod certificate_approval;
 pub mod certificate_requester;
 mod certificate_subject;
+pub mod credential_revocation;
 pub mod lifecycle;
 mod limit_ranger;
 mod owner_references;
@@ -61,6 +62,11 @@ const CHAIN: &[Step] = &[
         Content,
         certificate_requester::applies,
         certificate_subject::admit
+    ),
+    step!(
+        Content,
+        credential_revocation::applies,
+        credential_revocation::admit
     ),
     step!(Content, needs_rights, rbac_escalation::admit),
     step!(Content, needs_rights, certificate_approval::admit),

@@ -30,6 +30,7 @@ use crate::registry::versions;
 use crate::registry::{Address, Registry};
 use crate::request::query::Query;
 use crate::status::{Result, StatusError};
+use crate::write::admission::credential_revocation;
 use crate::write::admission::webhooks::{self, Attributes};
 use insula_cache::Stored;
 use insula_cache::bootstrap_objects::NAMESPACES;
@@ -247,6 +248,9 @@ pub async fn remove_admitted(
             current = registry.fresh(address).await?;
             continue;
         };
+        if let Some(attributes) = &attributes {
+            credential_revocation::check_delete(attributes.caller, address, &object)?;
+        }
         match try_delete(
             registry,
             kind,

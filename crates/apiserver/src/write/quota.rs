@@ -1,7 +1,7 @@
 //! Quotas: the ResourceQuotas of a namespace, and the quota of a tenant.
 //!
-//! A write that increases limited usage also updates the quota, or the tenant's fence, in its
-//! own transaction, which checks that it is unchanged. So two writes cannot both take the last
+//! A write that increases limited usage also updates the quota in its own transaction, or the
+//! tenant's fence if a limit is near, and checks that it is unchanged. So two writes cannot both take the last
 //! free unit, whichever servers they came through, and a failed write takes none. Freed usage
 //! is recorded later by a controller; a write is rejected only after a recount.
 //!
@@ -9,7 +9,7 @@
 //! conflict and retry. Where no quota applies a write pays for one cache lookup.
 
 mod namespace;
-pub mod tenant;
+mod tenant;
 pub mod usage;
 
 use bytes::Bytes;
@@ -23,6 +23,7 @@ use crate::registry::resource::Resource;
 use crate::registry::{Address, Registry};
 use crate::status::Result;
 use insula_cache::Stored;
+use tenant::LimitedTenant;
 
 pub use namespace::with_usage;
 
@@ -57,7 +58,8 @@ impl QuotaWrite<'_> {
     pub async fn lock(&self) -> QuotaLocks {
         let mut locks = QuotaLocks::default();
         // Always the tenant first: a fixed order rules out deadlocks.
-        if tenant::limited_tenant(self).is_some() {
+        // Far from its limits, a tenant's writes need not wait for each other.
+        if LimitedTenant::of(self).is_some_and(|tenant| tenant.is_near_limit()) {
             let place = (self.address.space.clone(), None);
             locks._tenant = Some(self.registry.namespace_locks().lock(place).await);
         }
@@ -74,18 +76,18 @@ impl QuotaWrite<'_> {
     ///
     /// If the write would exceed a quota.
     pub async fn charge(&self, transaction: Transaction) -> Result<Transaction> {
-        let (tenant, namespace) = (tenant::limited_tenant(self), self.limited_namespace());
-        if tenant.is_none() && namespace.is_none() {
-            return Ok(transaction);
+        let (tenant, namespace) = (LimitedTenant::of(self), self.limited_namespace());
+        let near_limit = tenant.as_ref().is_some_and(LimitedTenant::is_near_limit);
+        if near_limit || namespace.is_some() {
+            // The previous holder of the lock may have changed the quotas that are read now.
+            self.registry.await_own_writes().await;
         }
-        // The previous holder of the lock may have changed the quotas that are read now.
-        self.registry.await_own_writes().await;
         let transaction = match namespace {
             Some(_) => namespace::charge(self, transaction).await?,
             None => transaction,
         };
         match tenant {
-            Some(tenant) => tenant::charge(self, tenant, transaction).await,
+            Some(tenant) => tenant.charge(self, transaction).await,
             None => Ok(transaction),
         }
     }

@@ -19,14 +19,16 @@ use super::{MAPS, SHORT, TIMEOUT, await_metric, create_maps, metric, start};
 /// `:status: 431`, as HPACK writes it.
 const STATUS_431: [u8; 5] = [0x48, 0x83, 0x69, 0x90, 0xff];
 
-fn connections(change: impl FnOnce(&mut Connections)) -> Limits {
+pub(super) fn connections(change: impl FnOnce(&mut Connections)) -> Limits {
     let mut limits = Limits::default();
     change(&mut limits.connections);
     limits
 }
 
 /// Reads until the connection ends, which it must.
-async fn read_until_closed(stream: &mut (impl AsyncReadExt + Unpin)) -> anyhow::Result<String> {
+pub(super) async fn read_until_closed(
+    stream: &mut (impl AsyncReadExt + Unpin),
+) -> anyhow::Result<String> {
     let mut read = Vec::new();
     let ended = tokio::time::timeout(TIMEOUT, stream.read_to_end(&mut read)).await;
     // The way it ends does not matter.

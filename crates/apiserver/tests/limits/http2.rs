@@ -57,12 +57,12 @@ impl Frame {
 }
 
 impl Wire {
-    /// Opens a connection whose requests have the token of tenant `t1`.
+    /// Opens a connection for requests with the token of tenant `t1`.
     pub async fn open(server: &TestServer, settings: &[(u16, u32)]) -> anyhow::Result<Self> {
         Self::open_as(server, "t1", settings).await
     }
 
-    /// Opens a connection whose requests have this token.
+    /// Opens a connection for requests with this token.
     pub async fn open_as(
         server: &TestServer,
         token: &str,

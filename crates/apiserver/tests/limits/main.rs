@@ -1,8 +1,11 @@
 //! Limits and flow control: overload by one tenant does not affect the others.
 
 mod connections;
+mod decoded;
+mod floods;
 mod http2;
 mod seats;
+mod tenants;
 mod unread;
 
 use std::time::Duration;

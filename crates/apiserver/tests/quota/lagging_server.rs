@@ -12,7 +12,7 @@ use insula_testkit::server::{Answer, Client, Setup, TestServer};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::{MAPS, create, create_quota, forbidden, map};
+use crate::{ADVICE, MAPS, create, create_quota, forbidden, map};
 
 /// A store that delays watch events while it is held.
 struct HeldStore {
@@ -178,7 +178,7 @@ async fn last_place_in_a_tenant_is_used_once() -> anyhow::Result<()> {
             &answer,
             &format!(
                 "configmaps \"c3\" is forbidden: exceeded quota of tenant t1: requested: \
-                 objects=1, used: objects={most}, limited: objects={most}"
+                 objects=1, used: objects={most}, limited: objects={most}{ADVICE}"
             ),
         );
     }

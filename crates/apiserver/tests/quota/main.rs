@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod counts;
+mod default_quota;
 #[path = "../support/fixtures.rs"]
 #[expect(dead_code, reason = "other programs use the rest")]
 mod fixtures;
@@ -18,6 +19,9 @@ use serde_json::{Value, json};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const QUOTAS: &str = "/api/v1/namespaces/default/resourcequotas";
+
+/// The end of every refusal by a tenant quota.
+const ADVICE: &str = "; delete objects, or ask the administrator of this server for a larger quota";
 
 fn map(name: &str) -> Value {
     json!({"metadata": {"name": name}, "data": {"a": "b"}})

@@ -9,7 +9,7 @@ use insula_testkit::etcd::EtcdServer;
 use insula_testkit::server::{Engine, Setup, TestServer};
 use serde_json::{Value, json};
 
-use crate::{MAPS, create, create_quota, map, race, used};
+use crate::{ADVICE, MAPS, create, create_quota, map, race, used};
 
 /// Concurrent creates for the last place.
 const MANY: usize = 64;
@@ -92,7 +92,7 @@ async fn last_places_have_exact_winners_over_etcd() -> anyhow::Result<()> {
     assert_eq!(tenant.status, 200, "{}", tenant.text());
     let namespaces = (0..MANY).map(|n| json!({"metadata": {"name": format!("n{n}")}}));
     let namespaces: Vec<Value> = namespaces.collect();
-    let refusal = format!("limited: namespaces={}", there + 3);
+    let refusal = format!("limited: namespaces={}{ADVICE}", there + 3);
     let path = "/api/v1/namespaces";
     let created = race(&[&one, &other], path, &namespaces, &refusal).await?;
     assert_eq!(created, 3);

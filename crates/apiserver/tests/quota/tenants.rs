@@ -8,7 +8,7 @@ use insula_store::memory::Memory;
 use insula_testkit::server::{Client, DEFINITIONS, Engine, Setup, TestServer, definition};
 use serde_json::{Value, json};
 
-use crate::{MAPS, create, create_quota, forbidden, map, race};
+use crate::{ADVICE, MAPS, create, create_quota, forbidden, map, race};
 
 const TENANTS: &str = "/api/v1/tenants";
 const NAMESPACES: &str = "/api/v1/namespaces";
@@ -39,7 +39,7 @@ async fn tenant_with_room(
 fn limit_message(tenant: &str, most: u64) -> String {
     format!(
         "exceeded quota of tenant {tenant}: requested: objects=1, used: objects={most}, \
-         limited: objects={most}"
+         limited: objects={most}{ADVICE}"
     )
 }
 
@@ -124,7 +124,7 @@ async fn namespace_needs_room_for_its_default_objects() -> anyhow::Result<()> {
         &client.post(NAMESPACES, &namespace).await?,
         &format!(
             "namespaces \"n\" is forbidden: exceeded quota of tenant t1: requested: \
-             objects={whole}, used: objects={}, limited: objects={most}",
+             objects={whole}, used: objects={}, limited: objects={most}{ADVICE}",
             most + 1 - whole
         ),
     );
@@ -199,10 +199,15 @@ async fn last_namespace_has_one_winner() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = tenant(&server, "t1", json!({"namespaces": 4})).await?;
     let namespaces = (0..MANY).map(|n| json!({"metadata": {"name": format!("n{n}")}}));
-    let refusal = "exceeded quota of tenant t1: requested: namespaces=1, used: namespaces=4, \
-                   limited: namespaces=4";
+    let refusal = format!(
+        "exceeded quota of tenant t1: requested: namespaces=1, used: namespaces=4, limited: \
+         namespaces=4{ADVICE}"
+    );
     let namespaces: Vec<Value> = namespaces.collect();
-    assert_eq!(race(&[&client], NAMESPACES, &namespaces, refusal).await?, 1);
+    assert_eq!(
+        race(&[&client], NAMESPACES, &namespaces, &refusal).await?,
+        1
+    );
     // Only namespaces are limited.
     create(&client, MAPS, &map("c")).await?;
     Ok(())
@@ -217,11 +222,13 @@ async fn last_definition_has_one_winner() -> anyhow::Result<()> {
         let (plural, kind) = (format!("widget{n}s"), format!("Widget{n}"));
         definition("example.com", &plural, &kind, schema.clone())
     });
-    let refusal = "exceeded quota of tenant t1: requested: customResourceDefinitions=1, used: \
-                   customResourceDefinitions=1, limited: customResourceDefinitions=1";
+    let refusal = format!(
+        "exceeded quota of tenant t1: requested: customResourceDefinitions=1, used: \
+         customResourceDefinitions=1, limited: customResourceDefinitions=1{ADVICE}"
+    );
     let definitions: Vec<Value> = definitions.collect();
     assert_eq!(
-        race(&[&client], DEFINITIONS, &definitions, refusal).await?,
+        race(&[&client], DEFINITIONS, &definitions, &refusal).await?,
         1
     );
     Ok(())
@@ -236,7 +243,7 @@ async fn last_bytes_have_one_winner() -> anyhow::Result<()> {
     let used = usage(&server, "t1").await?.bytes;
     update_quota(&server, "t1", json!({"bytes": (used + 6500).to_string()})).await?;
     let maps: Vec<Value> = (0..MANY).map(|n| big(format!("c{n}"))).collect();
-    let refusal = format!(", limited: bytes={}", used + 6500);
+    let refusal = format!(", limited: bytes={}{ADVICE}", used + 6500);
     assert_eq!(race(&[&client], MAPS, &maps, &refusal).await?, 1);
     assert!(usage(&server, "t1").await?.bytes <= used + 6500);
     Ok(())
@@ -258,7 +265,7 @@ async fn growing_objects_need_bytes_and_shrinking_ones_do_not() -> anyhow::Resul
         &client.patch(&path, "merge", &sized(1100)).await?,
         &format!(
             "configmaps \"c\" is forbidden: exceeded quota of tenant t1: requested: bytes=600, \
-             used: bytes={now}, limited: bytes={}",
+             used: bytes={now}, limited: bytes={}{ADVICE}",
             used + 1000
         ),
     );

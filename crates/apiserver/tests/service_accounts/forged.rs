@@ -9,7 +9,8 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use serde_json::{Value, json};
 
 use super::{
-    ISSUER, SECRETS, claims, create, delete, review, robot, sign, token, unauthenticated, whoami,
+    ISSUER, SECRETS, claims, create, delete, kept_claims, review, robot, sign, token,
+    unauthenticated, whoami,
 };
 
 #[tokio::test]
@@ -268,16 +269,7 @@ async fn secret_tokens_are_valid_while_their_secret_holds_them() -> anyhow::Resu
     let tenant = &claims(&token(&one, json!({})).await?)["kubernetes.io"]["tenantUid"];
     let other = &claims(&token(&two, json!({})).await?)["kubernetes.io"]["tenantUid"];
     let own = |member: &str| format!("kubernetes.io/serviceaccount/{member}");
-    let good = json!({
-        "iss": "kubernetes/serviceaccount",
-        "sub": "system:serviceaccount:default:robot",
-        own("namespace"): "default",
-        own("secret.name"): "kept",
-        own("service-account.name"): "robot",
-        own("service-account.uid"): uid,
-        own("tenant"): "t1",
-        own("tenant.uid"): tenant,
-    });
+    let good = kept_claims(&uid, tenant);
     let path = format!("{SECRETS}/kept");
     let put = |token: String| json!({"data": {"token": STANDARD.encode(token)}});
     let genuine = sign(&server, &good);

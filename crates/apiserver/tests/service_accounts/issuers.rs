@@ -6,7 +6,8 @@ use insula_testkit::server::{Client, TestServer};
 use serde_json::{Value, json};
 
 use super::{
-    ISSUER, SECRETS, claims, create, delete, issuer_of, review, robot, sign, token, whoami,
+    ISSUER, SECRETS, claims, create, delete, issuer_of, kept_claims, review, robot, sign, token,
+    whoami,
 };
 
 const CONFIGURATION: &str = "/.well-known/openid-configuration";
@@ -316,19 +317,9 @@ async fn token_secrets_keep_the_issuer_of_kubernetes() -> anyhow::Result<()> {
     let client = server.tenant("t1").await?;
     let uid = robot(&client).await?["metadata"]["uid"].clone();
     let issuer = issuer_of(&server, "t1").await?;
-    let own = |member: &str| format!("kubernetes.io/serviceaccount/{member}");
     let token = sign(
         &server,
-        &json!({
-            "iss": "kubernetes/serviceaccount",
-            "sub": "system:serviceaccount:default:robot",
-            own("namespace"): "default",
-            own("secret.name"): "kept",
-            own("service-account.name"): "robot",
-            own("service-account.uid"): uid,
-            own("tenant"): "t1",
-            own("tenant.uid"): issuer.rsplit('/').next(),
-        }),
+        &kept_claims(&uid, &json!(issuer.rsplit('/').next())),
     );
     let secret = json!({"metadata": {"name": "kept"}, "stringData": {"token": token}});
     create(&client, SECRETS, secret).await?;

@@ -55,6 +55,21 @@ async fn token(client: &Client, spec: Value) -> anyhow::Result<String> {
         .to_owned())
 }
 
+/// The claims of a token that the Secret `kept` of tenant `t1` stores for `robot`.
+fn kept_claims(uid: &Value, tenant_uid: &Value) -> Value {
+    let own = |member: &str| format!("kubernetes.io/serviceaccount/{member}");
+    json!({
+        "iss": "kubernetes/serviceaccount",
+        "sub": "system:serviceaccount:default:robot",
+        own("namespace"): "default",
+        own("secret.name"): "kept",
+        own("service-account.name"): "robot",
+        own("service-account.uid"): uid,
+        own("tenant"): "t1",
+        own("tenant.uid"): tenant_uid,
+    })
+}
+
 fn bound_to(kind: &str, name: &str) -> Value {
     json!({"boundObjectRef": {"apiVersion": "v1", "kind": kind, "name": name}})
 }

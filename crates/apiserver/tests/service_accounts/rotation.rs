@@ -7,7 +7,10 @@ use insula_testkit::server::{Client, TestServer};
 use rcgen::KeyPair;
 use serde_json::json;
 
-use super::{SECRETS, claims, create, key_id, review, robot, sign, token, unauthenticated, whoami};
+use super::{
+    SECRETS, claims, create, kept_claims, key_id, review, robot, sign, token, unauthenticated,
+    whoami,
+};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -100,19 +103,9 @@ async fn withdrawn_key_is_rejected_at_once_and_selected_by_id_only() -> anyhow::
     let (old, new) = (KeyPair::generate()?, KeyPair::generate()?);
     replace(&server, vec![key(&old, 0, None)?])?;
     let bound = token(&client, json!({})).await?;
-    let own = |member: &str| format!("kubernetes.io/serviceaccount/{member}");
     let kept = sign(
         &server,
-        &json!({
-            "iss": "kubernetes/serviceaccount",
-            "sub": "system:serviceaccount:default:robot",
-            own("namespace"): "default",
-            own("secret.name"): "kept",
-            own("service-account.name"): "robot",
-            own("service-account.uid"): uid,
-            own("tenant"): "t1",
-            own("tenant.uid"): claims(&bound)["kubernetes.io"]["tenantUid"],
-        }),
+        &kept_claims(&uid, &claims(&bound)["kubernetes.io"]["tenantUid"]),
     );
     let secret = json!({"metadata": {"name": "kept"}, "stringData": {"token": kept}});
     create(&client, SECRETS, secret).await?;

@@ -225,6 +225,7 @@ impl DocumentPath {
             Document::Index => 12,
             Document::TenantIssuer { .. } => 13,
             Document::TenantKeys { .. } => 14,
+            Document::AuditEvents => 15,
         }
     }
 }

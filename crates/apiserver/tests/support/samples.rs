@@ -29,6 +29,7 @@ fn small(kind: &Kind) -> Option<Value> {
     let rest = match kind.kind.as_str() {
         "Pod" => json!({"spec": pod["spec"]}),
         "ConfigMap" | "ResourceQuota" | "Role" | "Namespace" => json!({}),
+        "CredentialRevocation" => json!({"spec": {"user": "not-a-user"}}),
         // Every other sample is named `x`, and the system namespace of that name would collide.
         "Tenant" => json!({"metadata": {"name": "another"}}),
         "DaemonSet" => json!({"spec": {"selector": selector, "template": pod}}),

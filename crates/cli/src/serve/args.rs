@@ -8,8 +8,12 @@ use clap::ValueEnum;
 use insula_core::{NotATenantName, Space};
 use insula_dialer::Cidr;
 
+use super::audit::AuditArgs;
+use super::connections::ConnectionArgs;
+use super::encryption::EncryptionArgs;
 use super::oidc::{OidcArgs, issuer_url};
 use super::operators::{Operator, VsphereArgs};
+use super::tenant_limits::TenantLimitArgs;
 use crate::{byte_size, duration};
 
 /// The arguments of `insula serve`.
@@ -49,9 +53,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub token_auth_file: Option<PathBuf>,
 
-    /// Audit log file, one JSON event per line (default: no audit log)
-    #[arg(long, value_name = "FILE")]
-    pub audit_log_path: Option<PathBuf>,
+    #[command(flatten)]
+    pub audit: AuditArgs,
 
     /// Descriptions for the OpenAPI documents, as tools/kindgen collects them; default: none
     #[arg(long, value_name = "FILE")]
@@ -75,7 +78,16 @@ pub struct Args {
     pub operators: Vec<Operator>,
 
     #[command(flatten)]
+    pub encryption: EncryptionArgs,
+
+    #[command(flatten)]
     pub limits: LimitArgs,
+
+    #[command(flatten)]
+    pub tenant_limits: TenantLimitArgs,
+
+    #[command(flatten)]
+    pub connections: ConnectionArgs,
 
     #[command(flatten)]
     pub vsphere: VsphereArgs,

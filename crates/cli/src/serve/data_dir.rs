@@ -13,6 +13,7 @@ pub fn ensure_private(data_dir: &Path, audit_log: Option<&Path>) -> Result<(), F
     let ensure = || {
         create_folder(data_dir)?;
         restrict_tree(&data_dir.join("pki"))?;
+        restrict_tree(&data_dir.join("encryption"))?;
         restrict(&data_dir.join("admin.kubeconfig"))?;
         match audit_log {
             Some(log) if is_within(log, data_dir) => restrict(log),

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use insula_access::{Authority, TokenFile};
-use insula_apiserver::pipeline::audit;
+use insula_apiserver::pipeline::audit::Audit;
 use insula_apiserver::pipeline::oidc::Provider;
 use insula_apiserver::pipeline::service_account::{CurrentKeys, Issuer, IssuerUrls};
+use insula_apiserver::pipeline::trust::CurrentTrust;
 use insula_apiserver::pod_security::PodSecurity;
+use insula_apiserver::registry::tenant_quota::TenantQuota;
 use insula_apiserver::server::tls::Certificates;
 use insula_apiserver::{Descriptions, Limits, egress};
 use insula_core::{Layout, Space};
@@ -18,8 +20,10 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use super::admin_kubeconfig::{AdminKubeconfig, authorities};
+use super::audit::AuditSettings;
 use super::oidc::Oidc;
 use super::operators::{MAX_LIFETIME, OperatorCredentials};
+use super::reload::{Reload, TrustFiles};
 use super::renew::{Renewal, RenewalProblems};
 use super::tls::{Tls, TlsFiles};
 use crate::failure::Failure;
@@ -39,10 +43,10 @@ pub struct Prepared {
     pub advertised: String,
     /// The server certificates.
     pub certificates: Arc<Certificates>,
-    /// The CAs of client certificates; the first one is the own CA.
-    pub client_cas: Vec<CertificateDer<'static>>,
-    /// The static tokens.
-    pub tokens: Option<TokenFile>,
+    /// The CAs of client certificates, with the own CA among them, and the static tokens.
+    pub trust: Arc<CurrentTrust>,
+    /// Reloads their files.
+    pub reload: Option<Reload>,
     /// Descriptions for the OpenAPI documents.
     pub descriptions: Option<Descriptions>,
     /// The space of credentials that name no tenant.
@@ -59,8 +63,8 @@ pub struct Prepared {
     pub layout: Layout,
     /// The administrator's kubeconfig.
     pub kubeconfig: PathBuf,
-    /// The audit log.
-    pub audit: Option<audit::Sink>,
+    /// The audit of requests.
+    pub audit: Option<Audit>,
     /// The addresses that webhooks may have.
     pub egress: egress::Settings,
     /// The defaults and exemptions of PodSecurity.
@@ -69,6 +73,8 @@ pub struct Prepared {
     pub event_ttl: Duration,
     /// The limits of the server.
     pub limits: Limits,
+    /// The quota of tenants for what their objects do not set.
+    pub tenant_quota: TenantQuota,
     /// The CAs that clients verify the server with, in PEM.
     pub root_ca: String,
     /// The lifetime of certificates of the own CA.
@@ -135,6 +141,8 @@ pub struct ServerConfig {
     pub client_cas: Vec<CertificateDer<'static>>,
     /// The static tokens.
     pub tokens: Option<TokenFile>,
+    /// The files of these, which may change.
+    pub trust_files: TrustFiles,
     /// Descriptions for the OpenAPI documents.
     pub descriptions: Option<Descriptions>,
     /// The issuer URL of service account tokens, if not the server URL.
@@ -145,8 +153,8 @@ pub struct ServerConfig {
     pub layout: Layout,
     /// The space of credentials that name no tenant.
     pub default_tenant: Option<Space>,
-    /// The audit log file.
-    pub audit_log: Option<PathBuf>,
+    /// The audit of requests.
+    pub audit: Option<AuditSettings>,
     /// The addresses that webhooks may have.
     pub egress: egress::Settings,
     /// The defaults and exemptions of PodSecurity.
@@ -155,6 +163,8 @@ pub struct ServerConfig {
     pub event_ttl: Duration,
     /// The limits of the server.
     pub limits: Limits,
+    /// The quota of tenants for what their objects do not set.
+    pub tenant_quota: TenantQuota,
 }
 
 /// Creates what is missing in the data directory, binds the listener, and writes the
@@ -195,20 +205,32 @@ pub fn prepare(
     let certificates = Arc::new(certificates);
     let own_ca = CertificateDer::from_pem_slice(ca.certificate_pem().as_bytes());
     let own_ca = own_ca.map_err(|error| Failure::new("cannot use the CA", error))?;
-    let audit = given.audit_log.as_deref().map(open_audit_log);
+    let client_cas: Vec<_> = std::iter::once(own_ca.clone())
+        .chain(given.client_cas)
+        .collect();
+    let trust = CurrentTrust::new(&client_cas, given.tokens);
+    let trust = Arc::new(trust.map_err(|error| Failure::new("cannot serve", error))?);
+    let reload = Reload::new(
+        Arc::clone(&trust),
+        provider.clone(),
+        own_ca,
+        given.trust_files,
+    );
+    let audit = given.audit.map(AuditSettings::start);
     let prepared = Prepared {
         audit: audit.transpose()?,
         egress: given.egress,
         pod_security: given.pod_security,
         event_ttl: given.event_ttl,
         limits: given.limits,
+        tenant_quota: given.tenant_quota,
         root_ca,
         certificates_last: given.certificates_last,
         provider,
         listener,
         certificates: Arc::clone(&certificates),
-        client_cas: std::iter::once(own_ca).chain(given.client_cas).collect(),
-        tokens: given.tokens,
+        trust,
+        reload: Some(reload),
         descriptions: given.descriptions,
         default_tenant: given.default_tenant,
         ca: Arc::clone(&ca),
@@ -264,14 +286,6 @@ fn check_issuers_differ(provider: Option<&Provider>, issuer_url: &str) -> Result
         }
         _ => Ok(()),
     }
-}
-
-fn open_audit_log(path: &Path) -> Result<audit::Sink, Failure> {
-    let attempted = format!("cannot write the audit log {}", path.display());
-    audit::Sink::to_file(path).map_err(|error| {
-        Failure::new(&attempted, error)
-            .hint("--audit-log-path must be a file in an existing, writable folder")
-    })
 }
 
 fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
@@ -394,14 +408,16 @@ mod tests {
                 certificates_last: Duration::from_secs(3600),
                 client_cas: Vec::new(),
                 tokens: None,
+                trust_files: TrustFiles::default(),
                 descriptions: None,
                 issuer_url: issuer.map(str::to_owned),
                 oidc: None,
-                audit_log: None,
+                audit: None,
                 egress: egress::Settings::default(),
                 pod_security: PodSecurity::default(),
                 event_ttl: Duration::from_secs(3600),
                 limits: Limits::default(),
+                tenant_quota: TenantQuota::default(),
                 layout: Layout::default(),
                 default_tenant: None,
             };

@@ -9,10 +9,14 @@ use insula_core::Layout;
 use insula_store::etcd;
 
 use super::args::{Args, Engine, EtcdArgs, LimitArgs, TlsArgs};
+use super::audit::AuditSettings;
+use super::encryption::EncryptionSettings;
 use super::oidc::Oidc;
 use super::operators::OperatorSettings;
 use super::pod_security;
 use super::prepare::{Listening, ServerConfig};
+use super::reload::TrustFiles;
+use super::tenant_limits::TenantLimitArgs;
 use super::tls::{Tls, TlsFiles};
 use crate::certificate_file::{certificates, read};
 use crate::failure::Failure;
@@ -23,6 +27,8 @@ pub struct Settings {
     pub data_dir: PathBuf,
     /// The storage engine.
     pub store: StoreSettings,
+    /// Encryption at rest, if it is enabled.
+    pub encryption: Option<EncryptionSettings>,
     /// The listen address and the server's names.
     pub listening: Listening,
     /// The rest of the configuration.
@@ -44,6 +50,11 @@ pub enum StoreSettings {
 impl Settings {
     /// Reads the files that the arguments name.
     pub fn of(args: Args) -> Result<Self, Failure> {
+        let trust_files = TrustFiles {
+            client_ca: args.client_ca_file.clone(),
+            tokens: args.token_auth_file.clone(),
+            oidc_ca: args.oidc.ca_file.clone(),
+        };
         let client_cas = args.client_ca_file.as_deref().map(certificates);
         let tokens = args.token_auth_file.as_deref().map(tokens);
         let descriptions = args.openapi_descriptions.as_deref().map(descriptions);
@@ -54,20 +65,25 @@ impl Settings {
                 Engine::Embedded => StoreSettings::Embedded(args.data_dir.join("store")),
                 Engine::Etcd => StoreSettings::Etcd(etcd_options(&args.etcd)?),
             },
+            encryption: EncryptionSettings::of(args.encryption)?,
             given: ServerConfig {
                 tls: tls(&args.tls)?,
                 certificates_last: args.tls.certificates_last,
                 client_cas: client_cas.transpose()?.unwrap_or_default(),
                 tokens: tokens.transpose()?,
+                trust_files,
                 descriptions: descriptions.transpose()?,
                 pod_security: pod_security.transpose()?.unwrap_or_default(),
                 issuer_url: args.service_account_issuer,
                 oidc: Oidc::of(args.oidc)?,
                 layout: Layout::new(&args.etcd.prefix),
                 default_tenant: args.default_tenant,
-                audit_log: args.audit_log_path,
+                audit: AuditSettings::of(args.audit)?,
                 event_ttl: args.event_ttl,
-                limits: limits(&args.limits),
+                limits: args
+                    .connections
+                    .apply(limits(&args.limits, &args.tenant_limits)),
+                tenant_quota: args.tenant_limits.tenant_quota_default,
                 egress: egress::Settings {
                     allow: args.webhooks.allow,
                     deny: args.webhooks.deny,
@@ -85,7 +101,7 @@ impl Settings {
     }
 }
 
-fn limits(args: &LimitArgs) -> Limits {
+fn limits(args: &LimitArgs, tenants: &TenantLimitArgs) -> Limits {
     let unsent = Unsent {
         total: args.max_unsent_bytes,
         each: args.max_unsent_bytes_per_space,
@@ -93,6 +109,7 @@ fn limits(args: &LimitArgs) -> Limits {
     };
     Limits {
         unsent,
+        tenants: tenants.tenant_limits_default,
         ..Limits::default()
     }
 }

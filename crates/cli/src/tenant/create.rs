@@ -6,6 +6,7 @@ use std::time::Duration;
 use insula_core::TenantName;
 use serde_json::{Value, json};
 
+use super::limits::Limits;
 use super::quota::Quota;
 use super::wait::{TimedOut, Wait};
 use super::{Server, TENANTS, kubeconfig, path, tenant_name};
@@ -23,6 +24,10 @@ pub struct Args {
     /// Quota of the tenant, such as `objects=1000,bytes=100Mi,namespaces=10`
     #[arg(long, value_name = "NAME=AMOUNT,...", value_parser = Quota::parse)]
     quota: Option<Quota>,
+
+    /// Limits of the tenant, such as `watches=100,requestsPerSecond=50`
+    #[arg(long, value_name = "NAME=AMOUNT,...", value_parser = Limits::parse)]
+    limits: Option<Limits>,
 
     /// Also write a kubeconfig for its user `admin`
     #[arg(long, value_name = "FILE")]
@@ -43,6 +48,9 @@ pub async fn run(server: &Server, args: Args) -> Result<(), Failure> {
     });
     if let Some(quota) = &args.quota {
         object["spec"]["quota"] = quota.value();
+    }
+    if let Some(limits) = &args.limits {
+        object["spec"]["limits"] = limits.value();
     }
     let created = server.client.post(TENANTS, &object).await;
     let created = created.map_err(|error| error.to_failure(&attempted))?;

@@ -50,7 +50,7 @@ fn with_type(mut tenant: Value) -> Value {
 }
 
 /// Escapes a query value.
-fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let escape = |byte: u8| match byte {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
             char::from(byte).to_string()

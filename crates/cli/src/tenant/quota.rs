@@ -1,70 +1,64 @@
 //! Quotas of tenants on the command line and in tables.
 
+use insula_apiserver::registry::tenant_quota::NAMES;
 use serde_json::{Map, Value, json};
 
-/// The limits; all but bytes are plain numbers.
-const NAMES: [&str; 4] = [
-    "objects",
-    "bytes",
-    "namespaces",
-    "customResourceDefinitions",
-];
+use super::amounts::{self, Amount, AmountName, InvalidAmounts};
 
-/// The quota of a tenant.
+/// The fields that have no limit, also no default.
+const UNLIMITED: &str = "unlimited";
+
+/// Changes to the quota of a tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Quota(Map<String, Value>);
-
-/// The errors of a quota.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidQuota {
-    /// A part is not NAME=AMOUNT.
-    #[error("{0:?} is not NAME=AMOUNT")]
-    Form(String),
-    /// The limit is unknown.
-    #[error("{0:?} is not a limit; the limits are {known}", known = NAMES.join(", "))]
-    Name(String),
-    /// A limit occurs twice.
-    #[error("duplicate limit {0}")]
-    Duplicate(String),
-    /// The amount is not a number.
-    #[error("{0:?} is not a number of {1}")]
-    Amount(String, &'static str),
-}
+pub struct Quota(Vec<(&'static str, Amount)>);
 
 impl Quota {
     /// Parses `objects=1000,bytes=100Mi`.
-    pub fn parse(text: &str) -> Result<Self, InvalidQuota> {
-        let mut quota = Map::new();
-        for part in text.split(',') {
-            let form = || InvalidQuota::Form(part.to_owned());
-            let (name, amount) = part.split_once('=').ok_or_else(form)?;
-            let known = NAMES.into_iter().find(|known| *known == name);
-            let name = known.ok_or_else(|| InvalidQuota::Name(name.to_owned()))?;
-            let value = match name {
-                // A quantity, which the server parses.
-                "bytes" if !amount.is_empty() => json!(amount),
-                _ => {
-                    let number = amount.parse::<u32>();
-                    let wrong = |_| InvalidQuota::Amount(amount.to_owned(), name);
-                    json!(number.map_err(wrong)?)
-                }
-            };
-            if quota.insert(name.to_owned(), value).is_some() {
-                return Err(InvalidQuota::Duplicate(name.to_owned()));
+    pub fn parse(text: &str) -> Result<Self, InvalidAmounts> {
+        let name = |field| AmountName {
+            field,
+            is_bytes: field == "bytes",
+        };
+        amounts::parse(text, &NAMES.map(name)).map(Self)
+    }
+
+    /// Applies the changes to a quota in the form of a tenant's spec.
+    pub fn apply_to(&self, quota: &Value) -> Value {
+        let mut quota = quota.as_object().cloned().unwrap_or_default();
+        let unlimited = quota.remove(UNLIMITED);
+        let mut unlimited: Vec<Value> = match unlimited {
+            Some(Value::Array(names)) => names,
+            _ => Vec::new(),
+        };
+        for (name, amount) in &self.0 {
+            quota.remove(*name);
+            unlimited.retain(|unlimited| unlimited != name);
+            match amount {
+                Amount::Limit(limit) => drop(quota.insert((*name).to_owned(), limit.clone())),
+                Amount::Unlimited => unlimited.push(json!(name)),
+                Amount::Default => {}
             }
         }
-        Ok(Self(quota))
+        if !unlimited.is_empty() {
+            quota.insert(UNLIMITED.to_owned(), unlimited.into());
+        }
+        Value::Object(quota)
     }
 
     /// Returns the quota as in the tenant's spec.
     pub fn value(&self) -> Value {
-        Value::Object(self.0.clone())
+        self.apply_to(&Value::Object(Map::new()))
     }
 }
 
 /// Formats usage and quota: `objects=8/1000`.
 pub fn shown(tenant: &Value) -> String {
-    let (quota, usage) = (&tenant["spec"]["quota"], &tenant["status"]["usage"]);
+    let (status, usage) = (&tenant["status"], &tenant["status"]["usage"]);
+    // The server may not have recorded yet what is in effect.
+    let quota = match status["quota"].is_object() {
+        true => &status["quota"],
+        false => &tenant["spec"]["quota"],
+    };
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),
         Value::Null => "?".to_owned(),
@@ -106,7 +100,30 @@ mod tests {
     }
 
     #[test]
-    fn usage_is_shown_before_the_quota() {
+    fn changes_keep_the_other_fields() {
+        let quota = json!({"objects": 5, "namespaces": 3, "unlimited": ["bytes"]});
+        for (changes, wanted) in [
+            (
+                "objects=7",
+                json!({"objects": 7, "namespaces": 3, "unlimited": ["bytes"]}),
+            ),
+            (
+                "bytes=1Gi",
+                json!({"objects": 5, "namespaces": 3, "bytes": "1Gi"}),
+            ),
+            (
+                "namespaces=none",
+                json!({"objects": 5, "unlimited": ["bytes", "namespaces"]}),
+            ),
+            ("bytes=default,objects=default", json!({"namespaces": 3})),
+        ] {
+            let changed = Quota::parse(changes).unwrap().apply_to(&quota);
+            assert_eq!(changed, wanted, "{changes}");
+        }
+    }
+
+    #[test]
+    fn usage_is_shown_before_the_quota_in_effect() {
         let tenant = json!({
             "spec": {"quota": {"objects": 1000, "bytes": "1Mi"}},
             "status": {"usage": {"objects": 8, "bytes": "3Ki", "namespaces": 3}},
@@ -117,5 +134,13 @@ mod tests {
             "objects=?/1"
         );
         assert_eq!(shown(&json!({"spec": {}})), "<none>");
+        let by_default = json!({
+            "spec": {"quota": {"objects": 9}},
+            "status": {
+                "usage": {"objects": 8, "bytes": "3Ki"},
+                "quota": {"objects": 9, "bytes": "256Mi"},
+            },
+        });
+        assert_eq!(shown(&by_default), "objects=8/9,bytes=3Ki/256Mi");
     }
 }

@@ -45,7 +45,8 @@ pub fn many(tenants: Vec<Value>, format: Format) -> Result<String, Failure> {
     }
 }
 
-fn document(object: &Value, format: Format) -> Result<String, Failure> {
+/// Formats an object as JSON or YAML.
+pub fn document(object: &Value, format: Format) -> Result<String, Failure> {
     if format == Format::Yaml {
         return output::yaml(object);
     }

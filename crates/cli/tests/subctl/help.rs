@@ -59,6 +59,13 @@ fn help_matches_the_golden_files() {
             "operator vsphere manifests --help",
             "operator-vsphere-manifests-help.txt",
         ),
+        (insula, "encryption --help", "encryption-help.txt"),
+        (insula, "encryption init --help", "encryption-init-help.txt"),
+        (
+            insula,
+            "encryption status --help",
+            "encryption-status-help.txt",
+        ),
         (insula, "keys --help", "keys-help.txt"),
         (insula, "keys list --help", "keys-list-help.txt"),
         (insula, "keys rotate --help", "keys-rotate-help.txt"),

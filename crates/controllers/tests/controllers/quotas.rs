@@ -1,8 +1,9 @@
 //! The recorded usage of quotas.
 
 use anyhow::Context;
+use insula_apiserver::registry::tenant_quota::TenantQuota;
 use insula_core::Space;
-use insula_testkit::server::{Client, Setup, TestServer};
+use insula_testkit::server::{Answer, Client, Setup, TestServer};
 use serde_json::{Value, json};
 
 use crate::{config_map, create, servers, until};
@@ -170,6 +171,45 @@ async fn limited_tenant_shows_its_usage() -> anyhow::Result<()> {
         let other = system.get("/api/v1/tenants/t2").await?.json();
         assert_eq!(other["status"], json!({"phase": "Active"}));
     }
+    Ok(())
+}
+
+/// Tenants that were there before the default get it, and their usage is recorded in steps.
+#[tokio::test]
+async fn default_quota_is_shown_in_every_tenant() -> anyhow::Result<()> {
+    let store = std::sync::Arc::new(insula_store::memory::Memory::new());
+    let mut before = TestServer::start_on_store(store.clone(), Setup::with_controllers()).await?;
+    before.tenant("t1").await?;
+    before.stop().await;
+    let setup = Setup {
+        tenant_quota: TenantQuota::parse(&json!({"bytes": "1Gi"})),
+        ..Setup::with_controllers()
+    };
+    let server = TestServer::start_on_store(store, setup).await?;
+    let (system, client) = (server.system().await?, server.tenant("t2").await?);
+    let shown = |tenant: &Answer| tenant.json()["status"]["quota"] == json!({"bytes": "1Gi"});
+    for path in ["/api/v1/tenants/t1", "/api/v1/tenants/t2"] {
+        let tenant = until(&system, path, shown).await?.json();
+        assert_eq!(tenant["status"]["usage"]["namespaces"], 3);
+        assert_eq!(tenant["status"]["limits"]["watches"], 10_000);
+    }
+    let path = "/api/v1/tenants/t2";
+    let recorded = system.get(path).await?.json()["metadata"]["resourceVersion"].clone();
+    create(&client, SECRETS, secret("c1")).await?;
+    let namespace = json!({"metadata": {"name": "n"}});
+    create(&client, "/api/v1/namespaces", namespace).await?;
+    let more = until(&system, path, |tenant| {
+        tenant.json()["status"]["usage"]["namespaces"] == 4
+    });
+    let more = more.await?.json();
+    assert_ne!(more["metadata"]["resourceVersion"], recorded);
+    // A change of limits is shown without a change of usage.
+    let limits = json!({"spec": {"limits": {"watches": 7}}});
+    assert_eq!(system.patch(path, "merge", &limits).await?.status, 200);
+    until(&system, path, |tenant| {
+        tenant.json()["status"]["limits"]["watches"] == 7
+    })
+    .await?;
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Role bindings, certificate signing requests, flow schemas and priority levels.
+//! Role bindings, certificate signing requests, revocations, flow schemas and priority levels.
 
 use super::row::{At, Row};
 use crate::Value;
@@ -27,6 +27,35 @@ fn subjects<'a>(row: &Row<'a>, kind: &str, name: impl Fn(At<'a>) -> String) -> V
     let subjects = subjects.filter(|subject| subject.get("kind").text() == kind);
     let names: Vec<_> = subjects.map(name).collect();
     Value::from(names.join(", "))
+}
+
+pub(super) fn credential_revocation(row: &Row<'_>) -> Vec<Value> {
+    let text = |member: &str| row.at("spec").get(member).text();
+    let named = ["certificate", "token", "user"].into_iter();
+    let named = named.filter(|member| !text(member).is_empty());
+    let mut revoked: Vec<String> = named
+        .map(|member| format!("{member} {}", text(member)))
+        .collect();
+    if !text("issuedBefore").is_empty() {
+        revoked.push(format!("issued before {}", text("issuedBefore")));
+    }
+    vec![
+        row.name(),
+        Value::from(revoked.join(" ")),
+        row.text("spec.authority"),
+        row.text("spec.reason"),
+        row.age(),
+        Value::from(row.at("spec.expires").text_or_none()),
+    ]
+}
+
+pub(super) fn tenant_access(row: &Row<'_>) -> Vec<Value> {
+    vec![
+        row.name(),
+        row.text("tenant"),
+        row.count("credentials"),
+        row.age(),
+    ]
 }
 
 pub(super) fn certificate_signing_request(row: &Row<'_>) -> Vec<Value> {

@@ -188,19 +188,66 @@ pub(super) fn tenant(object: &Node<'_>, errors: &mut Errors) {
     for finalizer in object.get("spec").get("finalizers").items() {
         check::format(&finalizer, text::qualified_name, errors);
     }
-    tenant_quota(object, errors);
+    let spec = object.get("spec");
+    let (quota, limits) = (spec.get("quota"), spec.get("limits"));
+    if object.get("metadata").get("name").text() == "system" {
+        for (field, reason) in [
+            (&quota, "the system space has no quota"),
+            (&limits, "the system space has the limits of the server"),
+        ] {
+            if field.is_set() {
+                errors.push(field.forbidden(reason));
+            }
+        }
+    }
+    tenant_quota(&quota, errors);
+    tenant_limits(&limits, errors);
 }
 
-/// Validates the quota of a tenant. The system space has none.
-fn tenant_quota(object: &Node<'_>, errors: &mut Errors) {
-    let quota = object.get("spec").get("quota");
-    if quota.is_set() && object.get("metadata").get("name").text() == "system" {
-        errors.push(quota.forbidden("the system space has no quota"));
-    }
+/// Validates the quota of a tenant.
+fn tenant_quota(quota: &Node<'_>, errors: &mut Errors) {
     let counted = ["objects", "namespaces", "customResourceDefinitions"];
-    check::all_nonnegative(&quota, &counted, errors);
-    let bytes = quota.get("bytes");
-    let amount = amount::Amount::of(&bytes);
+    check::all_nonnegative(quota, &counted, errors);
+    byte_count(&quota.get("bytes"), errors);
+    for name in quota.get("unlimited").items() {
+        if name.text() != "bytes" && !counted.contains(&name.text()) {
+            let known = ["bytes", counted[2], counted[1], counted[0]];
+            errors.push(name.not_supported(&known));
+        } else if quota.get(name.text()).is_set() {
+            let limit = quota.get(name.text());
+            errors.push(limit.forbidden("may not be set for a field in `unlimited`"));
+        }
+    }
+}
+
+/// Validates the limits of a tenant's requests. Zero would refuse them all.
+fn tenant_limits(limits: &Node<'_>, errors: &mut Errors) {
+    for name in [
+        "requestsPerSecond",
+        "burst",
+        "reads",
+        "heavyReads",
+        "writes",
+        "watches",
+        "connections",
+    ] {
+        let limit = limits.get(name);
+        if limit.is_set() {
+            check::positive(&limit, errors);
+        }
+    }
+    for name in ["requestBytes", "unsentBytes"] {
+        let limit = limits.get(name);
+        if limit.is_set() && amount::Amount::of(&limit).sign().is_eq() {
+            errors.push(limit.invalid("must be greater than zero"));
+        }
+        byte_count(&limit, errors);
+    }
+}
+
+/// Validates a number of bytes.
+fn byte_count(bytes: &Node<'_>, errors: &mut Errors) {
+    let amount = amount::Amount::of(bytes);
     if amount.sign().is_lt() {
         errors.push(bytes.invalid("must be greater than or equal to 0"));
     } else if !amount.is_whole() {

@@ -2,7 +2,7 @@
 
 use super::check::Errors;
 use super::tree::Node;
-use super::{batch, core, network, pod, policy, rbac, review, storage, workload};
+use super::{access, batch, core, network, pod, policy, rbac, review, storage, workload};
 use crate::Kind;
 
 type ValidateObject = fn(&Node<'_>, &mut Errors);
@@ -116,7 +116,17 @@ pub(super) fn rules(kind: &Kind) -> Rules {
         "networking.k8s.io" | "discovery.k8s.io" => network_rules(&kind.kind),
         "storage.k8s.io" => storage_rules(&kind.kind),
         "rbac.authorization.k8s.io" => rbac_rules(&kind.kind),
+        "access.insula.dev" => access_rules(&kind.kind),
         _ => other_rules(kind),
+    }
+}
+
+fn access_rules(kind: &str) -> Rules {
+    match kind {
+        "CredentialRevocation" => {
+            whole(access::credential_revocation).with(access::credential_revocation_update)
+        }
+        _ => NONE,
     }
 }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use insula_access::rbac::{Attributes, ResourceAttributes, Rule, Rules, escalation};
 use insula_core::{
-    AUTHENTICATED, Extra, MASTERS, Principal, Proof, RESERVED_PREFIX, Spaces, TenantBinding,
+    AUTHENTICATED, CredentialRef, Extra, MASTERS, Principal, Proof, RESERVED_PREFIX, Spaces,
+    TenantBinding,
 };
 use insula_kinds::{Object, Value, kinds};
 use serde_json::json;
@@ -100,7 +101,8 @@ async fn decide(
         namespace: attribute("namespace"),
         name: attribute("name"),
     };
-    if is_system_only(principal, &attributes) {
+    let own_tenant = authorize::is_own_tenant(principal, spaces, &attributes);
+    if !own_tenant && is_system_only(principal, &attributes) {
         return Ok(AccessDecision {
             allowed: false,
             reason: "objects of this kind are in the system space only".to_owned(),
@@ -147,6 +149,8 @@ fn subject(granted: &Granted, review: &Object) -> Result<Principal> {
         home,
         tenant_binding: TenantBinding::Name,
         proof: Proof::Impersonation,
+        credential: CredentialRef::default(),
+        impersonator: None,
         user,
     })
 }

@@ -2,8 +2,9 @@ use bytes::{Buf, Bytes};
 use futures_util::FutureExt;
 
 use super::*;
-use crate::flow_control::Connections;
+use crate::flow_control::client_address::ClientAddress;
 use crate::flow_control::connection_tracker::{ConnectionTracker, TrackedConnection};
+use crate::flow_control::{Connections, Limits, TenantLimits};
 
 const STALLED: Duration = Duration::from_secs(60);
 
@@ -16,21 +17,41 @@ fn space(name: &str) -> Space {
     Space::parse(name).unwrap()
 }
 
+#[tokio::test(start_paused = true)]
+async fn unsent_bytes_of_a_tenant_are_limited_by_its_object() {
+    let fixture = fixture(1000, 100);
+    let _held = fixture.waiting("t1", 80).await;
+    let _other = fixture.waiting("t2", 80).await;
+    let check = |name, bytes| fixture.pool.check_room(&space(name), bytes);
+    assert_eq!(check("t1", 21).unwrap_err().code, 429);
+    let limit = |bytes| TenantLimits::default().with(LimitedResource::UnsentBytes, bytes);
+    fixture.pool.spaces.set(&space("t1"), &limit(101));
+    assert_eq!(check("t1", 21), Ok(()));
+    assert_eq!(check("t2", 21).unwrap_err().code, 429);
+    fixture.pool.spaces.set(&space("t1"), &limit(50));
+    assert_eq!(check("t1", 1).unwrap_err().code, 429);
+}
+
 fn fixture(total: usize, each: usize) -> Fixture {
     let limits = Unsent {
         total,
         each,
         rate: 10,
     };
-    let tracker = ConnectionTracker::new(Connections::default());
+    let spaces = Arc::new(LimitTable::new(&Limits {
+        unsent: limits,
+        ..Limits::default()
+    }));
+    let tracker = ConnectionTracker::new(Connections::default(), Arc::clone(&spaces));
+    let client = ClientAddress::new([192, 0, 2, 1].into(), &[]);
     Fixture {
-        pool: UnsentPool::new(limits, STALLED),
-        connection: tracker.accept().unwrap(),
+        pool: UnsentPool::new(limits, STALLED, spaces),
+        connection: tracker.accept(client).unwrap(),
     }
 }
 
 impl Fixture {
-    /// A response whose body holds this many bytes, and whose client has read none for a while.
+    /// A response with this many bytes in its body, of which the client has read none for a while.
     async fn waiting(&self, name: &str, held: usize) -> Arc<OutgoingResponse> {
         let in_flight = self.connection.begin();
         let response = self.pool.begin(Some(space(name)), in_flight, held);

@@ -1,23 +1,30 @@
-//! An event of `audit.k8s.io/v1`, at the level `Metadata`.
+//! An event of `audit.k8s.io/v1`.
+
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use http::header::USER_AGENT;
-use insula_core::{ALL, Extra, Principal, SYSTEM, Space, Spaces, TenantName};
+use insula_core::{ALL, Extra, Principal, SYSTEM, Space, Spaces, TenantName, Verb};
 use insula_kinds::time::{Precision, Time};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
 
-use super::{Decision, Notes, ReceivedRequest, uri};
-use crate::pipeline::route::ResourcePath;
+use super::body::Bodies;
+use super::policy::{Level, Stage};
+use super::record::{Decision, Notes, ReceivedRequest};
+use super::uri;
+use crate::pipeline::authorize::attributes;
 use crate::status::StatusError;
 
 /// How a request ended.
+#[derive(Clone, Copy)]
 pub enum Ending<'a> {
-    /// The response of a watch started, which may last for hours.
-    Begun(u16),
-    /// The request succeeded.
+    /// The request succeeded, or the response of a watch started.
     Done(u16),
     /// The request failed.
     Refused(&'a StatusError),
@@ -25,6 +32,20 @@ pub enum Ending<'a> {
     Abandoned,
     /// The handler panicked.
     Panicked,
+}
+
+/// One event of a request.
+pub struct EventOptions<'a> {
+    /// The stage.
+    pub stage: Stage,
+    /// The level of the request's events.
+    pub level: Level,
+    /// How the request ended, unless the event is at its start.
+    pub ending: Option<Ending<'a>>,
+    /// The bodies.
+    pub bodies: Bodies<'a>,
+    /// The time of the event.
+    pub now: Time,
 }
 
 /// The audit event. Its members are in the order of Kubernetes.
@@ -51,7 +72,12 @@ pub struct Event<'a> {
     user_agent: Cow<'a, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     object_ref: Option<ObjectRef<'a>>,
-    response_status: Status<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_status: Option<Status<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_object: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_object: Option<&'a RawValue>,
     request_received_timestamp: String,
     stage_timestamp: String,
     #[serde(skip_serializing_if = "Annotations::is_empty")]
@@ -84,9 +110,13 @@ struct ObjectRef<'a> {
     namespace: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uid: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "str::is_empty")]
     api_group: &'a str,
     api_version: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resource_version: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     subresource: Option<&'a str>,
 }
@@ -100,6 +130,8 @@ struct Status<'a> {
     message: Cow<'a, str>,
     #[serde(skip_serializing_if = "str::is_empty")]
     reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<Value>,
     code: u16,
 }
 
@@ -108,6 +140,9 @@ struct Empty {}
 
 #[derive(Serialize)]
 struct Annotations<'a> {
+    #[serde(rename = "audit.k8s.io/truncated")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    truncated: Option<&'static str>,
     #[serde(rename = "authorization.k8s.io/decision")]
     #[serde(skip_serializing_if = "Option::is_none")]
     decision: Option<&'static str>,
@@ -136,24 +171,25 @@ const MAX_URI_BYTES: usize = 4096;
 const CUT: &str = "...TRUNCATED";
 
 impl<'a> Event<'a> {
-    /// Creates the event at the time `now`.
-    pub fn new(
-        request: &ReceivedRequest<'a>,
-        notes: &'a Notes,
-        ending: &Ending<'a>,
-        now: Time,
-    ) -> Self {
+    /// Creates an event of a request.
+    pub fn new(request: &ReceivedRequest<'a>, notes: &'a Notes, of: &EventOptions<'a>) -> Self {
         let agent = request.parts.headers.get(USER_AGENT);
         let agent = agent.map(|agent| String::from_utf8_lossy(agent.as_bytes()));
         Self {
             kind: "Event",
             api_version: "audit.k8s.io/v1",
-            level: "Metadata",
+            level: of.level.as_str(),
             id: request.id.to_str().unwrap_or_default(),
-            stage: ending.stage(),
+            stage: of.stage.as_str(),
             uri: cut(uri::redacted(&request.parts.uri), MAX_URI_BYTES),
             verb: match &notes.path {
                 Some(path) => Cow::Borrowed(path.verb.as_str()),
+                None if notes.unserved.is_some() => Cow::Borrowed(
+                    notes
+                        .unserved
+                        .as_ref()
+                        .map_or("", |of| of.attributes().verb),
+                ),
                 None => cut(
                     request.parts.method.as_str().to_ascii_lowercase().into(),
                     32,
@@ -166,11 +202,17 @@ impl<'a> Event<'a> {
             }),
             sources: request.peer.address().map(|address| [address]),
             user_agent: cut(agent.unwrap_or_default(), MAX_TEXT_BYTES),
-            object_ref: notes.path.as_ref().map(|path| object_ref(path, notes)),
-            response_status: status(ending, notes),
+            object_ref: object_ref(notes, of.bodies.request),
+            response_status: of.ending.map(|ending| status(ending, notes, of.level)),
+            request_object: of.bodies.request,
+            response_object: of.bodies.response,
             request_received_timestamp: request.received.print(Precision::Micros),
-            stage_timestamp: now.print(Precision::Micros),
-            annotations: annotations(notes),
+            stage_timestamp: match of.stage {
+                // As in Kubernetes: the request is received before its caller is known.
+                Stage::RequestReceived => request.received.print(Precision::Micros),
+                _ => of.now.print(Precision::Micros),
+            },
+            annotations: annotations(notes, of.bodies.truncated),
         }
     }
 
@@ -187,21 +229,12 @@ impl<'a> Event<'a> {
     }
 }
 
-impl Ending<'_> {
-    const fn stage(&self) -> &'static str {
-        match self {
-            Self::Begun(_) => "ResponseStarted",
-            Self::Done(_) | Self::Refused(_) | Self::Abandoned => "ResponseComplete",
-            Self::Panicked => "Panic",
-        }
-    }
-}
-
 impl Annotations<'_> {
     fn is_empty(&self) -> bool {
         self.decision.is_none()
             && self.space.is_none()
             && self.tenant.is_none()
+            && self.truncated.is_none()
             && self.others.is_empty()
     }
 }
@@ -215,31 +248,91 @@ fn user(principal: &Principal) -> User<'_> {
     }
 }
 
-fn object_ref<'a>(path: &'a ResourcePath, notes: &'a Notes) -> ObjectRef<'a> {
-    let kind = path.of();
-    let short = |text: &'a String| cut(Cow::Borrowed(text.as_str()), MAX_TEXT_BYTES);
-    ObjectRef {
-        resource: &kind.resource,
-        namespace: path.namespace.as_ref().map(short),
-        name: path.name.as_ref().or(notes.name.as_ref()).map(short),
-        api_group: &kind.group,
-        api_version: &kind.version,
-        subresource: path.subresource.as_deref(),
-    }
+/// The metadata of a sent object that its reference has, too.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct SentMetadata<'a> {
+    #[serde(borrow)]
+    name: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    namespace: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    uid: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    resource_version: Option<Cow<'a, str>>,
 }
 
-fn status<'a>(ending: &Ending<'a>, notes: &Notes) -> Status<'a> {
+fn object_ref<'a>(notes: &'a Notes, sent: Option<&'a RawValue>) -> Option<ObjectRef<'a>> {
+    let short = |text: &'a str| cut(Cow::Borrowed(text), MAX_TEXT_BYTES);
+    if let Some(objects) = &notes.unserved {
+        let of = objects.attributes();
+        return Some(ObjectRef {
+            resource: of.resource,
+            namespace: of.namespace.map(short),
+            name: of.name.map(short),
+            uid: None,
+            api_group: of.group,
+            api_version: objects.version(),
+            resource_version: None,
+            subresource: of.subresource,
+        });
+    }
+    let path = notes.path.as_ref()?;
+    let name = path.name.as_deref().or(notes.name.as_deref());
+    let of = attributes(path, name);
+    // Patches are no objects.
+    let writes = matches!(path.verb, Verb::Create | Verb::Update);
+    let sent = sent
+        .filter(|_| writes)
+        .map(sent_metadata)
+        .unwrap_or_default();
+    let or_sent = |known: Option<&'a str>, sent: Option<Cow<'a, str>>| {
+        let sent = sent.filter(|text| !text.is_empty());
+        known
+            .map(short)
+            .or(sent.map(|text| cut(text, MAX_TEXT_BYTES)))
+    };
+    Some(ObjectRef {
+        resource: of.resource,
+        namespace: or_sent(of.namespace, sent.namespace),
+        name: or_sent(name, sent.name),
+        uid: or_sent(None, sent.uid),
+        api_group: of.group,
+        api_version: &path.of().version,
+        resource_version: or_sent(None, sent.resource_version),
+        subresource: of.subresource,
+    })
+}
+
+fn sent_metadata(sent: &RawValue) -> SentMetadata<'_> {
+    #[derive(Deserialize)]
+    struct Sent<'a> {
+        #[serde(borrow)]
+        metadata: SentMetadata<'a>,
+    }
+    let sent: Result<Sent<'_>, _> = serde_json::from_str(sent.get());
+    sent.map_or_else(|_| SentMetadata::default(), |sent| sent.metadata)
+}
+
+fn status<'a>(ending: Ending<'a>, notes: &Notes, level: Level) -> Status<'a> {
     let failure = |code, reason: &'a str, message: Cow<'a, str>| Status {
         metadata: Empty {},
         status: "Failure",
         message,
         reason,
+        details: None,
         code,
     };
     match ending {
-        Ending::Begun(code) | Ending::Done(code) => Status {
-            status: "",
-            ..failure(*code, "", "".into())
+        Ending::Done(code) => Status {
+            status: notes.deleted.as_ref().map_or("", |_| "Success"),
+            details: notes.deleted.clone(),
+            ..failure(code, "", "".into())
+        },
+        // The policy asks for bodies, so the message may repeat them.
+        Ending::Refused(error) if level >= Level::Request => Status {
+            details: error.status().get_mut("details").map(Value::take),
+            ..failure(error.code, error.reason(), error.message().into())
         },
         Ending::Refused(error) => {
             let message = loggable_message(error, notes).into();
@@ -264,13 +357,14 @@ fn loggable_message<'a>(error: &'a StatusError, notes: &Notes) -> &'a str {
     }
 }
 
-fn annotations(notes: &Notes) -> Annotations<'_> {
+fn annotations(notes: &Notes, truncated: bool) -> Annotations<'_> {
     let (decision, reason) = match &notes.decision {
         None => (None, None),
         Some(Decision::Allow { reason }) => (Some("allow"), Some(reason.as_ref())),
         Some(Decision::Forbid { reason }) => (Some("forbid"), Some(reason.as_ref())),
     };
     Annotations {
+        truncated: truncated.then_some("true"),
         decision,
         reason,
         space: notes.spaces.as_ref().map(|spaces| match spaces {
@@ -284,7 +378,7 @@ fn annotations(notes: &Notes) -> Annotations<'_> {
 
 /// Returns a truncated annotation of an admission plugin, unless its name is reserved.
 fn other((key, value): &(String, String)) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
-    let ours = ["authorization.k8s.io/", "insula.dev/"];
+    let ours = ["authorization.k8s.io/", "audit.k8s.io/", "insula.dev/"];
     if ours.iter().any(|prefix| key.starts_with(prefix)) {
         return None;
     }
@@ -303,155 +397,4 @@ fn cut(text: Cow<'_, str>, max: usize) -> Cow<'_, str> {
     }
     let end = text.floor_char_boundary(max);
     Cow::Owned(format!("{}{CUT}", &text[..end]))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use http::{HeaderValue, Method, Request};
-    use insula_core::{Proof, TenantBinding};
-    use serde_json::Value;
-
-    use super::*;
-    use crate::pipeline::authenticate::Peer;
-    use crate::pipeline::route::route;
-
-    fn principal(user: &str, home: &str) -> Arc<Principal> {
-        Arc::new(Principal {
-            user: user.to_owned(),
-            uid: None,
-            groups: vec!["people".to_owned()],
-            extra: Extra::from([("example.com/a".to_owned(), vec!["b".to_owned()])]),
-            home: Space::parse(home).unwrap(),
-            tenant_binding: TenantBinding::Name,
-            proof: Proof::StaticToken,
-        })
-    }
-
-    /// The line about a GET of this path.
-    fn line(path: &str, agent: &[u8], note: impl FnOnce(&mut Notes), ending: &Ending) -> String {
-        let request = Request::builder().uri(path);
-        let request = request.header(USER_AGENT, HeaderValue::from_bytes(agent).unwrap());
-        let (parts, ()) = request.body(()).unwrap().into_parts();
-        let mut notes = Notes::of(&route(&Method::GET, parts.uri.path(), false));
-        note(&mut notes);
-        let id = HeaderValue::from_static("id-1");
-        let moment = |micros: u32| Time {
-            seconds: 1_000_000_000,
-            nanos: micros * 1000,
-        };
-        let request = ReceivedRequest {
-            id: &id,
-            parts: &parts,
-            peer: &Peer::default().at("192.0.2.7".parse().unwrap()),
-            received: moment(1),
-        };
-        let line = Event::new(&request, &notes, ending, moment(250_000)).line();
-        String::from_utf8(line).unwrap()
-    }
-
-    #[test]
-    fn an_event_has_everything_in_the_order_of_kubernetes() {
-        let note = |notes: &mut Notes| {
-            notes.principal = Some(principal("alice", "system"));
-            notes.impersonated = Some(principal("bob", "t1"));
-            notes.constraint = Some("impersonate:user-info");
-            notes.decision = Some(Decision::Allow {
-                reason: "RBAC: allowed".into(),
-            });
-        };
-        let path = "/tenants/t1/apis/apps/v1/namespaces/n/deployments/d/scale?pretty=1&token=x";
-        let expected = concat!(
-            r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","#,
-            r#""auditID":"id-1","stage":"ResponseComplete","#,
-            r#""requestURI":"/tenants/t1/apis/apps/v1/namespaces/n/deployments/d/scale"#,
-            r#"?pretty=1&token=****","verb":"get","#,
-            r#""user":{"username":"alice","groups":["people"],"extra":{"example.com/a":["b"]}},"#,
-            r#""impersonatedUser":{"username":"bob","groups":["people"],"#,
-            r#""extra":{"example.com/a":["b"]}},"#,
-            r#""authenticationMetadata":{"impersonationConstraint":"impersonate:user-info"},"#,
-            r#""sourceIPs":["192.0.2.7"],"userAgent":"kubectl/v1.36.0","#,
-            r#""objectRef":{"resource":"deployments","namespace":"n","name":"d","#,
-            r#""apiGroup":"apps","apiVersion":"v1","subresource":"scale"},"#,
-            r#""responseStatus":{"metadata":{},"code":200},"#,
-            r#""requestReceivedTimestamp":"2001-09-09T01:46:40.000001Z","#,
-            r#""stageTimestamp":"2001-09-09T01:46:40.250000Z","#,
-            r#""annotations":{"authorization.k8s.io/decision":"allow","#,
-            r#""authorization.k8s.io/reason":"RBAC: allowed","#,
-            r#""insula.dev/space":"t1","insula.dev/tenant":"system"}}"#,
-            "\n",
-        );
-        assert_eq!(
-            line(path, b"kubectl/v1.36.0", note, &Ending::Done(200)),
-            expected
-        );
-    }
-
-    #[test]
-    fn whatever_a_client_sends_the_event_is_one_line_of_bounded_json() {
-        let long = "n".repeat(20_000);
-        let paths = [
-            "/nowhere".to_owned(),
-            "/api/v1/namespaces/a%0Ab%22%7D/pods/%00".to_owned(),
-            format!("/api/v1/namespaces/{long}/pods/{long}?labelSelector={long}"),
-            format!("/{long}"),
-        ];
-        let wide = "ä".repeat(5000);
-        let forged = br#"","annotations":{"insula.dev/tenant":"acme"}}"#;
-        let agents: [&[u8]; 4] = [b"a\"}\t{\xff\xfe", wide.as_bytes(), forged, b""];
-        for path in &paths {
-            for agent in agents {
-                let said = line(path, agent, |_| {}, &Ending::Done(200));
-                assert_eq!(said.matches('\n').count(), 1, "{said}");
-                assert!(said.ends_with("}\n") && said.len() < 16 << 10, "{said}");
-                let event: Value = serde_json::from_str(&said).unwrap();
-                assert_eq!(event["user"], serde_json::json!({}));
-                // Nobody puts words into the log that a search takes for the server's.
-                assert!(!said.contains(r#""insula.dev/tenant":"#), "{said}");
-                let cut = event["userAgent"].as_str().unwrap_or("").ends_with(CUT);
-                assert_eq!(cut, agent.len() > MAX_TEXT_BYTES);
-            }
-        }
-    }
-
-    #[test]
-    fn a_message_is_told_unless_it_may_repeat_what_was_sent() {
-        let unread = |_: &mut Notes| {};
-        let read = |notes: &mut Notes| notes.body_read = true;
-        let bad = StatusError::bad_request("canary");
-        let invalid = StatusError::invalid_patch(&[]);
-        let missing = StatusError::no_such_resource();
-        for (error, note, loggable_message) in [
-            (&missing, unread as fn(&mut Notes), true),
-            (&missing, read, false),
-            (&bad, unread, false),
-            (&bad, read, false),
-            (&invalid, unread, false),
-        ] {
-            let said = line("/api/v1/pods", b"", note, &Ending::Refused(error));
-            let event: Value = serde_json::from_str(&said).unwrap();
-            let status = &event["responseStatus"];
-            assert_eq!(status["code"], error.code);
-            assert_eq!(status["status"], "Failure");
-            assert_eq!(status["reason"], error.reason());
-            let expected = loggable_message.then(|| error.message());
-            assert_eq!(status["message"].as_str(), expected, "{error:?}");
-        }
-    }
-
-    #[test]
-    fn every_ending_has_its_stage_and_code() {
-        for (ending, stage, code) in [
-            (Ending::Begun(200), "ResponseStarted", 200),
-            (Ending::Done(201), "ResponseComplete", 201),
-            (Ending::Abandoned, "ResponseComplete", 499),
-            (Ending::Panicked, "Panic", 500),
-        ] {
-            let said = line("/api/v1/pods", b"", |_| {}, &ending);
-            let event: Value = serde_json::from_str(&said).unwrap();
-            assert_eq!(event["stage"], stage);
-            assert_eq!(event["responseStatus"]["code"], code);
-        }
-    }
 }

@@ -1,14 +1,17 @@
 //! The sink of audit events: one thread writes them, and requests wait while it is behind.
 
+#[cfg(test)]
+mod tests;
+
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
-use super::file::LogFile;
+use super::file::{LogFile, Rotation};
 
 /// The audit log.
 ///
@@ -19,6 +22,8 @@ pub struct Sink {
     shared: Arc<Shared>,
     /// Closed when the thread ends, which holds the other end.
     ended: watch::Receiver<()>,
+    /// The file that lines are appended to, if it is one that can be read.
+    file: Option<PathBuf>,
 }
 
 /// The counters of the audit log.
@@ -47,7 +52,15 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Queue {
     lines: Vec<u8>,
+    /// The bytes of lines that are about to be queued.
+    reserved: usize,
     closed: bool,
+}
+
+/// Room for a line that is about to be queued.
+pub struct Room<'a> {
+    shared: &'a Shared,
+    bytes: usize,
 }
 
 /// The queued bytes above which requests wait: some 5,000 events, which take little memory,
@@ -59,8 +72,10 @@ const MAX_IDLE_CAPACITY: usize = 64 << 10;
 
 impl Sink {
     /// Appends to a file, which is created with access for its owner only.
-    pub fn to_file(path: &Path) -> io::Result<Self> {
-        Self::to(LogFile::open(path)?)
+    pub fn to_file(path: &Path, rotation: Rotation) -> io::Result<Self> {
+        let mut sink = Self::to(LogFile::open(path, rotation)?)?;
+        sink.file = path.is_file().then(|| path.to_owned());
+        Ok(sink)
     }
 
     /// Appends to a writer, which is flushed when the log is closed.
@@ -73,7 +88,11 @@ impl Sink {
             Writer::new(&queue, out).run();
             drop(end);
         })?;
-        Ok(Self { shared, ended })
+        Ok(Self {
+            shared,
+            ended,
+            file: None,
+        })
     }
 
     /// Waits until there is room for more.
@@ -86,6 +105,28 @@ impl Sink {
                 drained.await;
             }
         }
+    }
+
+    /// Waits until there is room, and keeps it for a large line.
+    pub async fn reserve(&self, bytes: usize) -> Room<'_> {
+        loop {
+            let mut drained = pin!(self.shared.drained.notified());
+            drained.as_mut().enable();
+            {
+                let mut queue = self.shared.queue();
+                if queue.has_room() {
+                    queue.reserved += bytes;
+                    let shared = &*self.shared;
+                    return Room { shared, bytes };
+                }
+            }
+            drained.await;
+        }
+    }
+
+    /// Whether a line can be queued without exceeding the limit by more than itself.
+    pub fn has_room(&self) -> bool {
+        self.shared.has_room()
     }
 
     /// Queues a line without waiting: requests wait for room at their start.
@@ -110,6 +151,11 @@ impl Sink {
         self.ended.clone().changed().await.ok();
     }
 
+    /// Returns the file that lines are appended to, if it can be read.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
     /// Returns the counters.
     pub fn counts(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -128,6 +174,21 @@ impl Drop for Sink {
     }
 }
 
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        let mut queue = self.shared.queue();
+        queue.reserved = queue.reserved.saturating_sub(self.bytes);
+        drop(queue);
+        self.shared.drained.notify_waiters();
+    }
+}
+
+impl Queue {
+    fn has_room(&self) -> bool {
+        self.lines.len() + self.reserved < MAX_QUEUED_BYTES || self.closed
+    }
+}
+
 impl Shared {
     /// The lock is never poisoned: no code panics while it holds the queue.
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -135,8 +196,7 @@ impl Shared {
     }
 
     fn has_room(&self) -> bool {
-        let queue = self.queue();
-        queue.lines.len() < MAX_QUEUED_BYTES || queue.closed
+        self.queue().has_room()
     }
 
     fn close(&self) {
@@ -233,134 +293,5 @@ impl<'a, W: Write> Writer<'a, W> {
             }
             None => {}
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::VecDeque;
-    use std::sync::mpsc;
-    use std::time::Duration;
-
-    use super::*;
-
-    /// What a disk does with each write.
-    type Steps = Vec<io::Result<usize>>;
-
-    /// A disk that does what the test says.
-    struct Disk {
-        steps: VecDeque<io::Result<usize>>,
-        written: Arc<Mutex<Vec<u8>>>,
-    }
-
-    impl Write for Disk {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let most = self.steps.pop_front().unwrap_or(Ok(usize::MAX))?;
-            let taken = &bytes[..most.min(bytes.len())];
-            self.written.lock().unwrap().extend_from_slice(taken);
-            Ok(taken.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[tokio::test]
-    async fn partial_line_damages_no_other_and_lost_events_are_counted() {
-        let full = || Err(io::ErrorKind::StorageFull.into());
-        let again = || Err(io::ErrorKind::Interrupted.into());
-        let cases: [(Steps, &str, [u64; 3]); 6] = [
-            (vec![], "one\ntwo\nthree\n", [3, 0, 0]),
-            (vec![Ok(2), again(), Ok(1)], "one\ntwo\nthree\n", [3, 0, 0]),
-            (vec![full()], "two\nthree\n", [2, 1, 1]),
-            (vec![Ok(2), full()], "on\ntwo\nthree\n", [2, 1, 1]),
-            // Not even the end of the torn line could be written.
-            (vec![Ok(2), full(), full()], "on\nthree\n", [1, 2, 2]),
-            (vec![Ok(0)], "two\nthree\n", [2, 1, 1]),
-        ];
-        for (steps, text, [written, lost, errors]) in cases {
-            let kept = Arc::new(Mutex::new(Vec::new()));
-            let sink = Sink::to(Disk {
-                steps: steps.into(),
-                written: Arc::clone(&kept),
-            });
-            let sink = sink.unwrap();
-            for (nth, line) in (1..).zip(["one\n", "two\n", "three\n"]) {
-                sink.push(line.as_bytes());
-                until(|| sink.counts().written + sink.counts().lost == nth).await;
-            }
-            sink.close().await;
-            assert_eq!(String::from_utf8_lossy(&kept.lock().unwrap()), text);
-            let expected = Counts {
-                written,
-                lost,
-                errors,
-            };
-            assert_eq!(sink.counts(), expected, "{text}");
-        }
-    }
-
-    /// A disk that blocks until the test releases it.
-    struct Slow {
-        go: mpsc::Receiver<()>,
-        written: Arc<Mutex<Vec<u8>>>,
-    }
-
-    impl Write for Slow {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            // Fast once the test drops its end.
-            self.go.recv().ok();
-            self.written.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[tokio::test]
-    async fn slow_disk_delays_requests_and_loses_no_events() {
-        let (go, held) = mpsc::channel();
-        let kept = Arc::new(Mutex::new(Vec::new()));
-        let slow = Slow {
-            go: held,
-            written: Arc::clone(&kept),
-        };
-        let sink = Sink::to(slow).unwrap();
-        let line = [vec![b'x'; 1023], b"\n".to_vec()].concat();
-        let mut pushed: usize = 0;
-        // Twice the room: what the thread holds, and what waits for it.
-        while let Ok(()) = tokio::time::timeout(Duration::from_millis(50), sink.room()).await {
-            sink.push(&line);
-            pushed += 1;
-            assert!(
-                pushed <= 2 * MAX_QUEUED_BYTES / line.len() + 1,
-                "it takes without end"
-            );
-        }
-        assert!(pushed >= MAX_QUEUED_BYTES / line.len());
-        // The event of a started request is kept nevertheless.
-        sink.push(&line);
-        go.send(()).unwrap();
-        sink.room().await;
-        drop(go);
-        sink.close().await;
-        assert_eq!(kept.lock().unwrap().len(), (pushed + 1) * line.len());
-        assert_eq!(sink.counts().lost, 0);
-        sink.push(&line);
-        assert_eq!(sink.counts().lost, 1, "after the end it takes no more");
-        sink.room().await;
-    }
-
-    async fn until(mut holds: impl FnMut() -> bool) {
-        let waiting = async {
-            while !holds() {
-                tokio::task::yield_now().await;
-            }
-        };
-        let limit = Duration::from_secs(20);
-        tokio::time::timeout(limit, waiting).await.unwrap();
     }
 }

@@ -45,6 +45,11 @@ impl Objects {
         Some(path.and_then(|path| check(&path, named).map(|()| path)))
     }
 
+    /// Returns the version in the path.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
     /// Returns the RBAC attributes.
     pub fn attributes(&self) -> ResourceAttributes<'_> {
         ResourceAttributes {

@@ -82,8 +82,8 @@ impl SigningKeys {
         }
     }
 
-    /// Returns the key that signs: the latest one whose time has come. Before the time of all of
-    /// them, as after a wrong clock, it is the earliest.
+    /// Returns the key that signs: the one that began to sign last. If none has begun, as after
+    /// a wrong clock, it is the earliest.
     pub fn signing_at(&self, now: i64) -> Option<&SigningKey> {
         let verifying = || self.keys.iter().filter(|key| key.verifies_at(now));
         let begun = verifying().filter(|key| key.signs_from <= now);

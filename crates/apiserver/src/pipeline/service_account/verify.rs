@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use insula_access::jwt::{self, Claims, Signed, TimeError, Times, TokenCache};
-use insula_core::{AUTHENTICATED, CREDENTIAL_ID, Extra, Principal, Proof, Space, TenantBinding};
+use insula_core::{
+    AUTHENTICATED, CREDENTIAL_ID, CredentialRef, Extra, Principal, Proof, Space, TenantBinding,
+};
 use insula_gotext::quote::QuotedList;
 use insula_kinds::{Value, kinds};
 use ring::digest::{SHA256, digest};
@@ -36,6 +38,8 @@ struct SignedToken {
     audiences: Vec<String>,
     /// The validity; `None` for a legacy token, which is valid while its Secret exists.
     times: Option<Times>,
+    /// The ID: the one in the token or, without one, a digest of the token.
+    id: Arc<str>,
 }
 
 /// The principal and audiences of a verified token.
@@ -177,7 +181,10 @@ impl Verifier {
             self.uses.note(registry, address, now);
         }
         Ok(Holder {
-            principal: principal(&signed_token.account),
+            principal: Principal {
+                credential: signed_token.reference(registry),
+                ..principal(&signed_token.account)
+            },
             audiences,
         })
     }
@@ -199,9 +206,13 @@ impl Verifier {
                 audiences: self.audiences_of(&account),
                 account,
                 times: None,
+                id: jwt::digest_id(token),
             });
         }
-        let signed_token = bound_token(key_id, claims)?;
+        let id = claims
+            .id()
+            .map_or_else(|| jwt::digest_id(token), Into::into);
+        let signed_token = bound_token(key_id, id, claims)?;
         // Earlier versions signed as the plain issuer in every space.
         let in_space = self.issuers.of_account(&signed_token.account);
         match issuer == in_space || issuer == self.issuers.plain() {
@@ -221,6 +232,23 @@ impl Verifier {
 }
 
 impl SignedToken {
+    /// Names the token. A legacy token is as old as its Secret.
+    fn reference(&self, registry: &Registry) -> CredentialRef {
+        let issued = match &self.account.bound {
+            Bound::LegacySecret(secret) => {
+                let secret = registry.cached(&address(&self.account, "secrets", secret));
+                secret.and_then(|secret| secret.created())
+            }
+            _ => self.times.and_then(|times| times.issued),
+        };
+        CredentialRef {
+            id: Arc::clone(&self.id),
+            issued,
+            expires: self.times.and_then(|times| times.expires),
+            epoch: 0,
+        }
+    }
+
     fn holds_at(&self, now: i64) -> Result<(), TokenError> {
         let held = self.times.map(|times| times.check(now));
         held.transpose().map(drop).map_err(TokenError::Time)
@@ -240,7 +268,7 @@ impl SignedToken {
     }
 }
 
-fn bound_token(key_id: String, claims: &Claims) -> Result<SignedToken, TokenError> {
+fn bound_token(key_id: String, id: Arc<str>, claims: &Claims) -> Result<SignedToken, TokenError> {
     let times = claims.times().map_err(|_| Incomplete)?;
     // Tokens from a TokenRequest always expire.
     times.expires.ok_or(Incomplete)?;
@@ -250,6 +278,7 @@ fn bound_token(key_id: String, claims: &Claims) -> Result<SignedToken, TokenErro
         account: Account::from_bound(claims)?,
         audiences: audiences.into_iter().map(str::to_owned).collect(),
         times: Some(times),
+        id,
     })
 }
 
@@ -346,6 +375,8 @@ fn principal(account: &Account) -> Principal {
             None => TenantBinding::Name,
         },
         proof: Proof::ServiceAccount,
+        credential: CredentialRef::default(),
+        impersonator: None,
     }
 }
 

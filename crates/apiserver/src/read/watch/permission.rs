@@ -8,6 +8,7 @@ use insula_core::{Revision, Space, Spaces};
 
 use super::too_old;
 use crate::pipeline::authorize::Granted;
+use crate::pipeline::trust::CurrentTrust;
 use crate::registry::Registry;
 use crate::registry::apis::Offer;
 use crate::status::{Result, StatusError};
@@ -19,7 +20,11 @@ pub(super) struct Permission {
     granted: Arc<Granted>,
     /// The space that the caller's rights come from.
     home: Arc<SpaceState>,
-    /// The revision of the rights that were checked last.
+    /// The space of the impersonator, if the caller is impersonated from another space.
+    impersonator_home: Option<Arc<SpaceState>>,
+    /// What the caller's certificate or static token is verified with.
+    trust: Arc<CurrentTrust>,
+    /// The revision of the rights and revocations that were checked last.
     checked: Revision,
     /// The space that defines the resource, if it is a custom one.
     definer: Option<Arc<SpaceState>>,
@@ -28,13 +33,21 @@ pub(super) struct Permission {
 impl Permission {
     /// The permission of a request that was granted. It is checked once more before the first
     /// event, because rights may have changed since.
-    pub fn new(registry: &Arc<Registry>, granted: &Granted) -> Result<Self> {
+    pub fn new(
+        registry: &Arc<Registry>,
+        trust: &Arc<CurrentTrust>,
+        granted: &Granted,
+    ) -> Result<Self> {
         let cache = registry.cache();
         let home = cache.space_state(&granted.principal().home);
         let home =
             home.ok_or_else(|| StatusError::expired("the space that was watched is gone"))?;
+        let holder = granted.principal().authenticated();
+        let elsewhere = (holder.home != granted.principal().home).then_some(&holder.home);
         let custom = granted.path().kind.custom();
         Ok(Self {
+            impersonator_home: elsewhere.and_then(|space| cache.space_state(space)),
+            trust: Arc::clone(trust),
             registry: Arc::clone(registry),
             granted: Arc::new(granted.clone()),
             home,
@@ -53,6 +66,16 @@ impl Permission {
         &self.home
     }
 
+    /// The space of the impersonator, if that is another one.
+    pub const fn impersonator_home(&self) -> Option<&Arc<SpaceState>> {
+        self.impersonator_home.as_ref()
+    }
+
+    /// What the caller's certificate or static token is verified with.
+    pub const fn trust(&self) -> &Arc<CurrentTrust> {
+        &self.trust
+    }
+
     /// The space that defines the resource, if it is a custom one.
     pub const fn definer(&self) -> Option<&Arc<SpaceState>> {
         self.definer.as_ref()
@@ -61,9 +84,12 @@ impl Permission {
     /// Whether the caller still has the right to watch. Rights are evaluated only if something
     /// changed that can take them away.
     pub fn check(&mut self, seen: Revision) -> Result<()> {
-        let now = self.home.revision_of(Derived::Access);
+        let now = self.revision();
         if self.home.is_over() {
             return Err(too_old(Lost::Closed, seen));
+        }
+        if !self.trust.still_accepts(self.granted.principal()) {
+            return Err(StatusError::unauthorized());
         }
         if now <= self.checked {
             return Ok(());
@@ -75,6 +101,16 @@ impl Permission {
             true => still.map_err(|_| too_old(Lost::Closed, seen)),
             false => still,
         }
+    }
+
+    /// The revision of the last change that can take the right or the credential away.
+    fn revision(&self) -> Revision {
+        let of = |space: &Arc<SpaceState>| {
+            let access = space.revision_of(Derived::Access);
+            access.max(space.revision_of(Derived::Revocations))
+        };
+        let elsewhere = self.impersonator_home.as_ref().map(of);
+        of(&self.home).max(elsewhere.unwrap_or(Revision::ZERO))
     }
 
     /// Whether a custom resource is still defined as it was when the watch began. If it is not,

@@ -7,12 +7,15 @@ use tokio::sync::futures::Notified;
 
 use super::events::Events;
 use super::permission::Permission;
+use crate::pipeline::trust::CurrentTrust;
 use crate::registry::Registry;
 
 /// The parts of the server that a watch waits for.
 pub(super) struct Sources {
     registry: Arc<Registry>,
     home: Arc<SpaceState>,
+    impersonator_home: Option<Arc<SpaceState>>,
+    trust: Arc<CurrentTrust>,
     definer: Option<Arc<SpaceState>>,
     collection: Arc<Collection>,
     /// The system's collection, of a watch on what it publishes too.
@@ -23,6 +26,8 @@ pub(super) struct Sources {
 /// wait is not missed.
 pub(super) struct Signals<'a> {
     rights: Notified<'a>,
+    impersonator_rights: Option<Notified<'a>>,
+    trust: Notified<'a>,
     definitions: Option<Notified<'a>>,
     events: Notified<'a>,
     published: Option<Notified<'a>>,
@@ -36,6 +41,8 @@ impl Sources {
         Self {
             registry: Arc::clone(&events.registry),
             home: Arc::clone(permission.home()),
+            impersonator_home: permission.impersonator_home().cloned(),
+            trust: Arc::clone(permission.trust()),
             definer: permission.definer().cloned(),
             collection: Arc::clone(&events.collection),
             published: published.map(|published| Arc::clone(published.system())),
@@ -53,8 +60,11 @@ impl Sources {
     pub fn listen(&self) -> Signals<'_> {
         let definer = self.definer.as_ref();
         let published = self.published.as_ref();
+        let impersonator = self.impersonator_home.as_ref();
         Signals {
             rights: self.home.changed().notified(),
+            impersonator_rights: impersonator.map(|state| state.changed().notified()),
+            trust: self.trust.changed().notified(),
             definitions: definer.map(|state| state.changed().notified()),
             events: self.collection.changed().notified(),
             published: published.map(|system| system.changed().notified()),
@@ -74,6 +84,8 @@ impl Signals<'_> {
             () = optional(progress.then_some(self.progress)) => {}
             () = self.shutdown => {}
             () = self.rights => {}
+            () = optional(self.impersonator_rights) => {}
+            () = self.trust => {}
             () = optional(self.definitions) => {}
         }
     }

@@ -7,6 +7,7 @@ use rustls::pki_types::CertificateDer;
 
 use super::*;
 use crate::serve::prepare::{Listening, ServerConfig, prepare};
+use crate::serve::reload::TrustFiles;
 
 const DAY: Duration = Duration::from_secs(86_400);
 const LEAF_LASTS: Duration = Duration::from_secs(365 * 86_400);
@@ -22,14 +23,16 @@ fn start(data: &Path, files: Option<&TlsFiles>) -> Renewal {
         certificates_last: LEAF_LASTS,
         client_cas: Vec::new(),
         tokens: None,
+        trust_files: TrustFiles::default(),
         descriptions: None,
         issuer_url: None,
         oidc: None,
-        audit_log: None,
+        audit: None,
         egress: insula_apiserver::egress::Settings::default(),
         pod_security: insula_apiserver::pod_security::PodSecurity::default(),
         event_ttl: Duration::from_secs(3600),
         limits: insula_apiserver::Limits::default(),
+        tenant_quota: Default::default(),
         layout: Layout::default(),
         default_tenant: None,
     };

@@ -1,0 +1,26 @@
+//! The kinds about credentials in the table of kinds.
+
+use std::sync::OnceLock;
+
+use insula_kinds::{KindId, kinds};
+
+/// The group of the API about credentials.
+pub const GROUP: &str = "access.insula.dev";
+
+/// Returns the kind of records of credentials.
+pub fn tenant_accesses() -> KindId {
+    static KIND: OnceLock<KindId> = OnceLock::new();
+    *KIND.get_or_init(|| {
+        let kind = kinds().find(GROUP, "v1", "tenantaccesses");
+        kind.expect("the table has the kind")
+    })
+}
+
+/// Returns the kind of revocations.
+pub fn revocations() -> KindId {
+    static KIND: OnceLock<KindId> = OnceLock::new();
+    *KIND.get_or_init(|| {
+        let kind = kinds().find(GROUP, "v1", "credentialrevocations");
+        kind.expect("the table has the kind")
+    })
+}
