@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use insula_apiserver::Registry;
 use insula_apiserver::registry::Address;
-use insula_apiserver::registry::access_kinds::{revocations, tenant_accesses};
+use insula_apiserver::registry::access_kinds::{access_record_address, revocations};
 use insula_apiserver::registry::access_records::{
     CredentialKind, CredentialRecord, MAX_CREDENTIALS, SpaceAccess, Urgency,
 };
@@ -88,12 +88,7 @@ async fn write(registry: &Registry, space: &Space, access: &SpaceAccess) -> Resu
         registry.access_records().forget(space);
         return Ok(());
     }
-    let address = Address {
-        kind: tenant_accesses().into(),
-        space: Space::System,
-        namespace: None,
-        name: space.to_string(),
-    };
+    let address = access_record_address(space);
     let now = Timestamp::now().as_second();
     let update = |object: &Object| {
         Ok(Modified {
@@ -103,6 +98,14 @@ async fn write(registry: &Registry, space: &Space, access: &SpaceAccess) -> Resu
     };
     let request = Modify::by_server(&address, None);
     if modify(registry, request, update).await?.is_some() {
+        return Ok(());
+    }
+    // The deletion of a tenant ends with its record: what is used after that is not recorded.
+    let tenant = space
+        .tenant()
+        .and_then(|name| registry.tenant(name.as_str()));
+    if tenant.is_some_and(|tenant| tenant.terminating) {
+        registry.access_records().forget(space);
         return Ok(());
     }
     let object = merged(&Object::new(), space, access, now);

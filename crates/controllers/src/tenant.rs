@@ -5,13 +5,15 @@
 //! RBAC last, and then the tenant itself.
 
 use insula_apiserver::Registry;
+use insula_apiserver::registry::access_kinds::{access_record_address, tenant_accesses};
 use insula_apiserver::registry::resource::Resource;
 use insula_apiserver::registry::tenant_address;
 use insula_apiserver::status::Result;
+use insula_apiserver::write::{DeleteOptions, remove};
 use insula_cache::CollectionKey;
 use insula_core::{Place, ResourceName, Space};
-use insula_kinds::Kind;
 use insula_kinds::prepare::TENANT_FINALIZER;
+use insula_kinds::{Kind, kinds};
 use insula_store::Transaction;
 
 use crate::conditions;
@@ -44,6 +46,7 @@ pub async fn terminate(registry: &Registry, name: &str) -> Result<bool> {
     if remaining.is_empty() {
         remove_undefined(&scope).await?;
         remove_fence(registry, &space).await?;
+        remove_access_record(registry, &space).await?;
     }
     let held = finalizers(&tree, "spec").any(|finalizer| finalizer != TENANT_FINALIZER)
         || finalizers(&tree, "metadata").next().is_some();
@@ -107,6 +110,14 @@ async fn remove_fence(registry: &Registry, space: &Space) -> Result<()> {
         registry.commit(Transaction::new().delete(fence)).await?;
     }
     Ok(())
+}
+
+/// Removes the record of the tenant's credentials, which is in the system's space.
+async fn remove_access_record(registry: &Registry, space: &Space) -> Result<()> {
+    let address = access_record_address(space);
+    let kind = kinds().get(tenant_accesses());
+    let options = DeleteOptions::default();
+    remove(registry, kind, &address, &options).await.map(drop)
 }
 
 /// The number of objects removed per transaction; below the limit of every store.

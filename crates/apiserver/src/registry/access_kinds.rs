@@ -2,7 +2,10 @@
 
 use std::sync::OnceLock;
 
+use insula_core::Space;
 use insula_kinds::{KindId, kinds};
+
+use super::Address;
 
 /// The group of the API about credentials.
 pub const GROUP: &str = "access.insula.dev";
@@ -23,4 +26,14 @@ pub fn revocations() -> KindId {
         let kind = kinds().find(GROUP, "v1", "credentialrevocations");
         kind.expect("the table has the kind")
     })
+}
+
+/// Returns the address of the record of the credentials of a space.
+pub fn access_record_address(space: &Space) -> Address {
+    Address {
+        kind: tenant_accesses().into(),
+        space: Space::System,
+        namespace: None,
+        name: space.to_string(),
+    }
 }

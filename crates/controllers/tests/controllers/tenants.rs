@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
+use insula_apiserver::registry::access_kinds::tenant_accesses;
+use insula_apiserver::write::create_object;
 use insula_core::Space;
 use insula_kinds::core_kind;
 use insula_store::Store;
@@ -261,6 +263,49 @@ async fn tenant_with_two_thousand_objects_is_deleted() -> anyhow::Result<()> {
         );
         assert_eq!(keys_of(&server, "t1").await?, [""; 0]);
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn access_record_is_deleted_with_its_tenant() -> anyhow::Result<()> {
+    const RECORD: &str = "/apis/access.insula.dev/v1/tenantaccesses/t1";
+    for server in servers().await? {
+        let (system, client) = (server.system().await?, server.tenant("t1").await?);
+        create(&client, MAPS, config_map("a", &["example.com/held"])).await?;
+        until(&system, RECORD, |record| record.status == 200).await?;
+        delete(&system, T1).await?;
+        // Uses during the deletion neither keep the record nor create it again.
+        assert_eq!(client.get(MAPS).await?.status, 200);
+        release(&client, &format!("{MAPS}/a")).await?;
+        until_gone(&system, T1).await?;
+        assert_eq!(keys_of(&server, "t1").await?, [""; 0]);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn access_record_is_not_created_for_a_terminating_or_missing_tenant() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let (system, client) = (server.system().await?, server.tenant("t1").await?);
+    create(&client, MAPS, config_map("a", &["example.com/held"])).await?;
+    delete(&system, T1).await?;
+    let refused = |name: &str| {
+        let name = name.to_owned();
+        let registry = server.registry();
+        async move {
+            let object = json!({"metadata": {"name": name}, "tenant": name});
+            let object = object.as_object().unwrap().clone();
+            let (kind, space) = (tenant_accesses().into(), Space::System);
+            let created = create_object(registry, &kind, &space, None, object, None, false).await;
+            created.unwrap_err().to_string()
+        }
+    };
+    assert_eq!(
+        refused("t1").await,
+        "tenantaccesses.access.insula.dev \"t1\" is forbidden: unable to create new content in \
+         tenant t1 because it is being terminated"
+    );
+    assert_eq!(refused("t2").await, "tenants \"t2\" not found");
     Ok(())
 }
 

@@ -4,10 +4,12 @@
 use std::sync::Arc;
 
 use insula_cache::Stored;
+use insula_core::SYSTEM;
 use insula_kinds::{Kind, core_kind, kinds};
 use insula_store::{Expect, Transaction};
 
 use super::Admission;
+use crate::registry::access_kinds::tenant_accesses;
 use crate::registry::resource::Resource;
 use crate::registry::{Address, Registry, apis, namespace_address, no_such_tenant, tenant_address};
 use crate::status::{Result, StatusError};
@@ -26,6 +28,16 @@ pub struct Lifecycle {
     tenant: Option<(Address, Arc<Stored>)>,
     namespace: Option<(Address, Arc<Stored>)>,
     definition: Option<Definition>,
+}
+
+/// Returns the tenant that an object is deleted with: that of its space or, for the record of a
+/// tenant's credentials, that of its name.
+fn tenant_of<'a>(kind: &Resource, address: &'a Address) -> Option<&'a str> {
+    if let Some(tenant) = address.space.tenant() {
+        return Some(tenant.as_str());
+    }
+    let is_tenants_record = kind.is(tenant_accesses()) && address.name != SYSTEM;
+    is_tenants_record.then_some(address.name.as_str())
 }
 
 /// The definition of a custom object, and the space's own definition of that name, which must
@@ -56,8 +68,7 @@ impl Lifecycle {
             namespace: None,
             definition: Definition::find(registry, kind, address)?,
         };
-        if let Some(tenant) = address.space.tenant() {
-            let name = tenant.as_str();
+        if let Some(name) = tenant_of(kind, address) {
             let found = registry.find_tenant(name).await?;
             let found = found.ok_or_else(|| no_such_tenant(name))?;
             if found.terminating {
