@@ -5,3 +5,4 @@ pub mod body;
 pub mod gzip;
 pub mod input;
 pub mod view;
+mod yaml;

@@ -12,6 +12,8 @@
 //! A tenant's requests are also limited in their rate ([`rate_limiter`]). What one space may have
 //! of each pool is in [`LimitTable`], where a tenant's object overrides the defaults.
 //!
+//! Which threads serve a space depends on the CPU time that it uses ([`lanes`]).
+//!
 //! Beside seats, a space has a share of the memory for responses that are not yet sent
 //! ([`unsent`]).
 //!
@@ -25,6 +27,7 @@ pub mod connection_tracker;
 pub mod cpu_bound;
 pub mod decoded;
 pub mod handshake_turns;
+pub mod lanes;
 mod limits;
 mod pool;
 mod rate_limiter;
@@ -125,7 +128,7 @@ impl FlowControl {
     ///
     /// If the space exceeds its rate.
     pub fn charge_request(&self, space: &Space) -> Result<()> {
-        self.rates.charge(space, 1)
+        self.rates.charge_request(space)
     }
 
     /// Whether the space has had more refusals for its rate than it gets an answer for.
@@ -141,7 +144,7 @@ impl FlowControl {
     pub fn charge_work(&self, space: &Space, work: Work) -> Result<()> {
         match work.width() {
             0..=1 => Ok(()),
-            width => self.rates.charge(space, width - 1),
+            width => self.rates.charge_width(space, width),
         }
     }
 

@@ -29,7 +29,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::BodyExt;
 use insula_core::{Principal, Space, Spaces, Verb};
 
 use self::work::{decoded_bytes, work_of};
@@ -172,9 +172,11 @@ where
         .authenticate(registry, &source.peer, headers)
         .await?;
     record.authenticated(&authenticated).await?;
-    source.connection.authenticated(&authenticated.home)?;
     // As early as the space is known: what follows is the work that a flood would cause.
-    if let Err(error) = app.flow_control.charge_request(&authenticated.home) {
+    let charged = app.flow_control.charge_request(&authenticated.home);
+    // A request on one connection too many counts as well.
+    source.connection.authenticated(&authenticated.home)?;
+    if let Err(error) = charged {
         source.connection.note_rate_exceeded();
         return Err(error);
     }
@@ -461,18 +463,27 @@ fn deprecation(granted: &Granted) -> Option<String> {
 ///
 /// An unread body resets the HTTP/2 stream, and after a thousand resets the connection is closed
 /// with all its watches. A client with many rejected writes would lose its watches that way.
-async fn drain<B>(body: Pin<&mut B>)
+async fn drain<B>(mut body: Pin<&mut B>)
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     const MAX_DRAINED_BYTES: usize = 256 << 10;
     const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
-    if !body.is_end_stream() {
-        let rest = Limited::new(body, MAX_DRAINED_BYTES).collect();
-        // A larger or slower body is not drained; the response does not depend on it.
-        drop(tokio::time::timeout(DRAIN_TIMEOUT, rest).await);
+    if body.is_end_stream() {
+        return;
     }
+    let rest = async {
+        let mut drained = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            drained += frame.data_ref().map_or(0, Bytes::len);
+            if drained > MAX_DRAINED_BYTES {
+                return;
+            }
+        }
+    };
+    // A larger or slower body is not drained; the response does not depend on it.
+    drop(tokio::time::timeout(DRAIN_TIMEOUT, rest).await);
 }
 
 /// Returns the timeout of a request, such as `timeout=32s`, up to the maximum.

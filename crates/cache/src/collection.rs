@@ -196,6 +196,16 @@ impl Collection {
         self.read().range(prefix, None).take(max).count()
     }
 
+    /// Returns how many keys begin with `prefix`, counted up to `max`, and the bytes that the
+    /// objects under them take.
+    pub fn weigh(&self, prefix: &str, max: usize) -> (usize, usize) {
+        let state = self.read();
+        let objects = state.range(prefix, None).take(max);
+        objects.fold((0, 0), |(count, bytes), object| {
+            (count + 1, bytes + object.stored_length())
+        })
+    }
+
     /// Returns the revision of the last change.
     pub fn last(&self) -> Revision {
         self.read().last

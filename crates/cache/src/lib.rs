@@ -8,6 +8,7 @@
 //! objects is kept in slots that they fill ([`Derived`]), and what depends on the meaning of
 //! objects is asked of them ([`Hooks`]).
 
+mod applied;
 pub mod bootstrap_objects;
 mod collection;
 mod collection_key;
@@ -37,6 +38,7 @@ use std::time::Duration;
 use insula_core::{Layout, Revision, Space, TenantName};
 use insula_kinds::kinds;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 pub use collection::{Change, Collection, Cursor, Event, Lost, Snapshot, frame};
 pub use collection_key::{CollectionKey, Keyed, definitions};
@@ -54,6 +56,7 @@ pub use space_state::SpaceState;
 pub use usage::Usage;
 pub use versions::{Shown, Versions};
 
+use applied::Applied;
 use bootstrap_objects::BootstrapObjects;
 
 /// All collections of all spaces.
@@ -80,8 +83,7 @@ pub struct Cache {
     /// The revision of the last write that was charged to a tenant's quota, by tenant.
     fences: RwLock<HashMap<TenantName, Revision>>,
     dirty_quotas: DirtyQuotas,
-    applied: AtomicU64,
-    advanced: Notify,
+    applied: Applied,
     progress_wanted: Notify,
 }
 
@@ -111,8 +113,9 @@ pub struct AllSpacesSnapshot {
     pub last: Revision,
 }
 
-/// How often progress is requested from the store while a reader waits: at once, and again in
-/// case the store's revision grows by keys that the cache does not watch.
+/// When progress is requested from the store while a reader waits, in case the store's revision
+/// grew by keys that the cache does not watch, and how often it is requested again.
+const PROGRESS_DELAY: Duration = Duration::from_millis(2);
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
 impl Cache {
@@ -131,8 +134,7 @@ impl Cache {
             with_derived: Mutex::default(),
             fences: RwLock::default(),
             dirty_quotas: DirtyQuotas::default(),
-            applied: AtomicU64::new(at.get()),
-            advanced: Notify::new(),
+            applied: Applied::new(at),
             progress_wanted: Notify::new(),
         }
     }
@@ -206,22 +208,20 @@ impl Cache {
 
     /// Returns the revision up to which everything is applied.
     pub fn applied(&self) -> Revision {
-        Revision::new(self.applied.load(Ordering::Acquire))
+        self.applied.revision()
     }
 
     /// Waits until everything up to `revision` is applied.
     pub async fn await_applied(&self, revision: Revision) {
-        if self.applied() >= revision {
+        let Some(mut reached) = self.applied.wait_for(revision) else {
             return;
-        }
-        let mut ask = tokio::time::interval(PROGRESS_INTERVAL);
-        while self.applied() < revision {
-            let advanced = self.advanced.notified();
-            if self.applied() >= revision {
-                return;
-            }
+        };
+        // Most changes arrive within a millisecond.
+        let first = Instant::now() + PROGRESS_DELAY;
+        let mut ask = tokio::time::interval_at(first, PROGRESS_INTERVAL);
+        loop {
             tokio::select! {
-                () = advanced => {}
+                _ = &mut reached => return,
                 _ = ask.tick() => self.progress_wanted.notify_one(),
             }
         }
@@ -229,7 +229,7 @@ impl Cache {
 
     /// Notified whenever a revision is applied.
     pub const fn advanced(&self) -> &Notify {
-        &self.advanced
+        self.applied.advanced()
     }
 
     fn find_collections(&self, key: CollectionKey<'_>) -> Option<Arc<KindCollections>> {
@@ -303,8 +303,7 @@ impl Cache {
     }
 
     fn advance(&self, revision: Revision) {
-        self.applied.fetch_max(revision.get(), Ordering::AcqRel);
-        self.advanced.notify_waiters();
+        self.applied.advance(revision);
     }
 
     /// Returns the revision after which every event of the space is known.

@@ -19,6 +19,7 @@ mod tls;
 use std::sync::Arc;
 
 use insula_access::Authority;
+use insula_apiserver::flow_control::lanes::STACK_BYTES;
 use insula_apiserver::pipeline::service_account::Accounts;
 use insula_apiserver::{Error as ServerError, Options, Server};
 use insula_encryption::EncryptedStore;
@@ -36,10 +37,6 @@ use self::settings::{Settings, StoreSettings};
 use crate::failure::Failure;
 use crate::output;
 use crate::stop::Stop;
-
-/// The stack of a thread that serves requests. Objects are decoded and compared recursively, so
-/// their greatest depth has to fit with room to spare; what is not used takes no memory.
-const STACK_BYTES: usize = 8 << 20;
 
 /// Runs the server until SIGTERM or SIGINT.
 pub fn run(args: Args) -> Result<(), Failure> {

@@ -3,6 +3,8 @@
 //!
 //! Names are unique per space: among its own definitions and those that the system publishes to it.
 
+mod outline;
+
 use std::sync::Arc;
 
 use insula_apiserver::Registry;
@@ -18,11 +20,10 @@ use insula_custom::definition::has_valid_ca_bundle;
 use insula_custom::names::{Names, accept};
 use insula_custom::{approval, set_condition};
 use insula_kinds::{Object, Value, time};
-use memchr::memmem;
-use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use self::outline::status_only;
 use crate::terminate::{DeletionScope, finalizers, uid};
 
 /// Reconciles one definition, and those of its group that waited for its names. Returns whether no
@@ -32,7 +33,7 @@ pub async fn reconcile(registry: &Registry, address: &Address) -> Result<bool> {
     let mut finished = true;
     if let Some(definition) = registry.cached(address) {
         let _turn = await_turn(&definition).await;
-        let tree = definition.tree();
+        let tree = outline::without_versions(&definition.body());
         if definition.is_terminating() {
             finished = terminate(registry, address, &tree).await?;
         } else {
@@ -76,11 +77,12 @@ pub fn last_change(cache: &Cache, name: &str) -> Revision {
 async fn reconcile_waiting(registry: &Registry, address: &Address, space: &Space) -> Result<bool> {
     let mut finished = true;
     for other in group_of(registry, address, space) {
-        let waits = || memmem::find(&other.body(), br#""status":"False""#).is_some();
+        let waits = || has_false_condition(&status_only(&other.body()));
         let same = other.name() == address.name && *space == address.space;
         if !same && waits() && !other.is_terminating() {
             let other_address = apis::definition_address(space, other.name());
-            finished &= establish(registry, &other_address, &other.tree()).await?;
+            let other = outline::without_versions(&other.body());
+            finished &= establish(registry, &other_address, &other).await?;
         }
     }
     Ok(finished)
@@ -196,16 +198,15 @@ fn taken_names(registry: &Registry, address: &Address) -> Vec<Names> {
     others.map(|other| accepted_names(other)).collect()
 }
 
-/// The accepted names of a definition, read without its schemas: a group may have hundreds of
-/// large definitions, and each of them is reconciled against all others.
+fn has_false_condition(definition: &Object) -> bool {
+    let conditions = definition.get("status").and_then(|of| of.get("conditions"));
+    let mut conditions = conditions.and_then(Value::as_array).into_iter().flatten();
+    conditions.any(|condition| condition["status"] == "False")
+}
+
+/// The accepted names of a definition.
 fn accepted_names(definition: &Stored) -> Names {
-    #[derive(Default, Deserialize)]
-    struct StatusOnly {
-        #[serde(default)]
-        status: Value,
-    }
-    let StatusOnly { status } = serde_json::from_slice(&definition.body()).unwrap_or_default();
-    Names::accepted(&Object::from_iter([("status".to_owned(), status)]))
+    Names::accepted(&status_only(&definition.body()))
 }
 
 /// Removes the objects and then the finalizer. Returns whether that is done.
@@ -347,34 +348,5 @@ fn without_warnings(object: Object) -> Modified {
     Modified {
         object,
         warnings: Vec::new(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn accepted_names_are_read_without_the_rest() {
-        let definition = json!({
-            "metadata": {"name": "widgets.example.com"},
-            "spec": {"versions": [{"schema": {"deep": [1, {"status": {"acceptedNames": {}}}]}}]},
-            "status": {"acceptedNames": {"plural": "widgets", "kind": "Widget",
-                "shortNames": ["w"]}},
-        });
-        let bytes = definition.to_string();
-        let stored = Stored::new(
-            "widgets.example.com".into(),
-            Revision::ZERO,
-            bytes.as_bytes(),
-        );
-        let names = accepted_names(&stored);
-        assert_eq!(names, Names::accepted(&stored.tree()));
-        assert_eq!(
-            (names.plural.as_str(), names.short_names.len()),
-            ("widgets", 1)
-        );
-        let without = Stored::new("a".into(), Revision::ZERO, b"{\"spec\":{}}");
-        assert_eq!(accepted_names(&without), Names::default());
     }
 }

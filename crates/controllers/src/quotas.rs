@@ -126,6 +126,9 @@ fn recounted(registry: &Registry, address: &Address, found: &Stored) -> Option<b
     (!is_current).then(|| quota::with_usage(found, &read, &used))
 }
 
+/// The limit with a default that depends on the machine.
+const MACHINE_LIMIT: &str = "heavyReads";
+
 /// Writes the usage, the quota and the limits in effect into a tenant's status.
 async fn write_limits(registry: &Registry, tenant: &TenantName) -> Result<()> {
     let address = tenant_address(tenant.as_str());
@@ -133,7 +136,8 @@ async fn write_limits(registry: &Registry, tenant: &TenantName) -> Result<()> {
         return Ok(());
     };
     let tree = found.tree();
-    let current = tenant_status::limits_status(registry, tenant, &tree);
+    let mut current = tenant_status::limits_status(registry, tenant, &tree);
+    leave_out_defaults_of_machine(&tree, &mut current);
     let space = Space::Tenant(tenant.clone());
     let state = registry.cache().space_state(&space);
     let is_exact = state.is_some_and(|state| state.is_limited());
@@ -155,6 +159,17 @@ async fn write_limits(registry: &Registry, tenant: &TenantName) -> Result<()> {
     };
     let written = modify(registry, request, update).await;
     ignore_permanent(written.map(|done| done.is_some()), &address).map(drop)
+}
+
+/// Leaves out the default that depends on the cores of the server: two servers with different
+/// machines would replace each other's for ever.
+fn leave_out_defaults_of_machine(tenant: &Object, status: &mut Object) {
+    let spec = tenant.get("spec").and_then(|spec| spec.get("limits"));
+    let is_set = spec.is_some_and(|limits| limits.get(MACHINE_LIMIT).is_some());
+    let limits = status.get_mut("limits").and_then(Value::as_object_mut);
+    if let Some(limits) = limits.filter(|_| !is_set) {
+        limits.remove(MACHINE_LIMIT);
+    }
 }
 
 /// Whether a tenant's status need not be written. The usage of tenants without limits of their own

@@ -16,6 +16,7 @@ mod background;
 mod disk_room;
 mod feed;
 mod folder;
+mod groups;
 mod log;
 mod readers;
 mod sequencer;

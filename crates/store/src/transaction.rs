@@ -97,6 +97,15 @@ impl Transaction {
     /// into etcd's limit together with the framing.
     pub const MAX_OVERHEAD_BYTES: usize = 16 * 1024;
 
+    /// Returns the size of all values together.
+    pub fn value_bytes(&self) -> usize {
+        let values = self.changes.iter().map(|change| match change {
+            Change::Put { value, .. } => value.len(),
+            Change::Delete { .. } => 0,
+        });
+        values.sum()
+    }
+
     /// A transaction without checks and changes.
     pub fn new() -> Self {
         Self::default()

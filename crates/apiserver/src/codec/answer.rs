@@ -13,7 +13,7 @@ use http::{Response, StatusCode};
 use crate::codec::body::Body;
 use crate::codec::gzip::gzip;
 use crate::codec::view::{self, View};
-use crate::flow_control::TimeSlices;
+use crate::flow_control::{TimeSlices, cpu_bound};
 use crate::request::negotiate::{self, Accepted, Asked, Media};
 use crate::request::query::Query;
 use crate::status::{Result, StatusError};
@@ -36,6 +36,9 @@ pub struct Answer {
 /// The space that a response is charged to while it is sent: an extension of the response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payer(pub Space);
+
+/// The size from which compression takes more than a millisecond.
+const LARGE: usize = 128 << 10;
 
 /// Bodies larger than this are compressed.
 pub const MIN_COMPRESSED: usize = 128 << 10;
@@ -167,7 +170,11 @@ impl Answer {
             self.body = whole.into();
             return;
         }
-        self.body = gzip(&whole).into();
+        let compressed = match whole.len() >= LARGE {
+            true => cpu_bound::run_blocking(|| gzip(&whole)),
+            false => gzip(&whole),
+        };
+        self.body = compressed.into();
         self.headers
             .push((CONTENT_ENCODING, HeaderValue::from_static("gzip")));
         self.headers

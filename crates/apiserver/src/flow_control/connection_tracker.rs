@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use crate::flow_control::address_shares::{AddressShares, Stage as HandshakeStage};
 use crate::flow_control::client_address::ClientAddress;
 use crate::flow_control::handshake_turns::HandshakeTurns;
+use crate::flow_control::lanes::{ConnectionLane, CpuShare, Lanes};
 use crate::flow_control::{Connections, LimitTable, LimitedResource};
 use crate::status::{Result, StatusError};
 
@@ -37,6 +38,9 @@ pub struct ConnectionTracker {
     state: Mutex<State>,
     counters: Counters,
     turns: Arc<HandshakeTurns>,
+    lanes: Lanes,
+    /// The CPU time of all connections without an authenticated request.
+    unauthenticated_cpu: Arc<CpuShare>,
 }
 
 /// A group of connections without an authenticated request.
@@ -48,7 +52,14 @@ struct State {
     open: usize,
     handshakes: Group,
     unauthenticated: Group,
-    spaces: HashMap<Space, u32>,
+    spaces: HashMap<Space, SpaceConnections>,
+}
+
+/// The connections of one space.
+#[derive(Debug, Default)]
+struct SpaceConnections {
+    count: u32,
+    cpu: Arc<CpuShare>,
 }
 
 #[derive(Debug, Default)]
@@ -71,6 +82,7 @@ pub struct TrackedConnection {
     requests: Mutex<Requests>,
     eviction: Notify,
     probation: RateProbation,
+    lane: Arc<ConnectionLane>,
 }
 
 #[derive(Debug)]
@@ -123,6 +135,8 @@ impl ConnectionTracker {
             state: Mutex::default(),
             counters: Counters::default(),
             turns: HandshakeTurns::new(limits.handshake_turns),
+            lanes: Lanes::new(),
+            unauthenticated_cpu: Arc::default(),
         })
     }
 
@@ -205,7 +219,7 @@ impl ConnectionTracker {
         let state = self.lock();
         let spaces = state.spaces.iter();
         let mut spaces: Vec<_> = spaces
-            .map(|(space, count)| (space.clone(), *count))
+            .map(|(space, of)| (space.clone(), of.count))
             .collect();
         drop(state);
         spaces.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
@@ -260,6 +274,7 @@ impl State {
 
 impl TrackedConnection {
     fn new(tracker: Arc<ConnectionTracker>, number: u64, address: ClientAddress) -> Self {
+        let lane = ConnectionLane::new(Arc::clone(&tracker.unauthenticated_cpu));
         Self {
             tracker,
             number,
@@ -272,6 +287,7 @@ impl TrackedConnection {
             }),
             eviction: Notify::new(),
             probation: RateProbation::default(),
+            lane,
         }
     }
 
@@ -297,6 +313,7 @@ impl TrackedConnection {
 
     /// Moves the connection from the handshakes to the unauthenticated connections.
     pub fn handshake_done(&self) {
+        self.lane.handshake_done();
         let mut state = self.tracker.lock();
         let Some(connection) = state.handshakes.remove(self.number) else {
             return;
@@ -320,6 +337,8 @@ impl TrackedConnection {
         if let Some(first) = self.space.get() {
             if first != space {
                 self.probation.note_shared();
+                // As of a proxy: one space would suffer for the other.
+                self.lane.exempt();
             }
             return Ok(());
         }
@@ -328,7 +347,7 @@ impl TrackedConnection {
             // A concurrent request was authenticated first, or the connection was evicted.
             return Ok(());
         }
-        let others = state.spaces.get(space).copied().unwrap_or(0);
+        let others = state.spaces.get(space).map_or(0, |others| others.count);
         if others >= self.tracker.max_connections(space) {
             drop(state);
             self.tracker
@@ -338,10 +357,21 @@ impl TrackedConnection {
             return Err(StatusError::overloaded());
         }
         state.unauthenticated.remove(self.number);
-        state.spaces.insert(space.clone(), others + 1);
+        let of_space = state.spaces.entry(space.clone()).or_default();
+        of_space.count += 1;
+        self.lane.set_space(Arc::clone(&of_space.cpu));
+        if space.is_system() {
+            // The system acts for all spaces.
+            self.lane.exempt();
+        }
         // Set only once: under the lock, after removal from the unauthenticated connections.
         self.space.get_or_init(|| space.clone());
         Ok(())
+    }
+
+    /// Runs a future of the connection in the connection's lane, until it ends.
+    pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+        self.tracker.lanes.spawn(&self.lane, future);
     }
 
     /// Returns the space that the connection counts for, if a request was authenticated.
@@ -422,9 +452,9 @@ impl Drop for TrackedConnection {
     fn drop(&mut self) {
         let mut state = self.tracker.lock();
         if let Some(space) = self.space.get() {
-            if let Some(count) = state.spaces.get_mut(space) {
-                *count -= 1;
-                if *count == 0 {
+            if let Some(of_space) = state.spaces.get_mut(space) {
+                of_space.count -= 1;
+                if of_space.count == 0 {
                     state.spaces.remove(space);
                 }
             }

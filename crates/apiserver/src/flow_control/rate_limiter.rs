@@ -78,13 +78,23 @@ impl RateLimiter {
         }
     }
 
-    /// Takes `cost` tokens of the space.
+    /// Takes the token of a request of the space.
     ///
     /// # Errors
     ///
-    /// If there are too few. The error says when there are enough.
-    pub fn charge(&self, space: &Space, cost: u32) -> Result<()> {
-        self.charge_at(space, cost, Instant::now())
+    /// If there is none. The error says when there is one.
+    pub fn charge_request(&self, space: &Space) -> Result<()> {
+        self.charge_at(space, 1, Instant::now())
+    }
+
+    /// Takes the tokens that a request of this width needs beyond the first, or gives the first
+    /// one back.
+    ///
+    /// # Errors
+    ///
+    /// If there are too few. The error says when there are enough for the whole request.
+    pub fn charge_width(&self, space: &Space, width: u32) -> Result<()> {
+        self.charge_width_at(space, width, Instant::now())
     }
 
     /// Whether the space has had more refusals lately than it gets an answer for.
@@ -108,6 +118,19 @@ impl RateLimiter {
         spaces.sort_by_key(|(_, rejected)| std::cmp::Reverse(*rejected));
         spaces.truncate(most);
         (self.rejected.load(Ordering::Relaxed), spaces)
+    }
+
+    fn charge_width_at(&self, space: &Space, width: u32, now: Instant) -> Result<()> {
+        let Some(rate) = self.rate(space) else {
+            return Ok(());
+        };
+        // The first token goes back, and all are taken at once: otherwise a refused request would
+        // lose it, and one as wide as the burst would never find the rest.
+        let mut buckets = self.lock();
+        let bucket = buckets.of(self, space, rate, now);
+        bucket.requests.tokens = (bucket.requests.tokens + 1.0).min(rate.burst);
+        drop(buckets);
+        self.charge_at(space, width, now)
     }
 
     fn charge_at(&self, space: &Space, cost: u32, now: Instant) -> Result<()> {
@@ -254,6 +277,22 @@ mod tests {
         assert_eq!(charge(&limiter, "t1", 10, begin), Some(2));
         let later = begin + Duration::from_secs(2);
         assert_eq!(charge(&limiter, "t1", 10, later), None);
+    }
+
+    #[test]
+    fn wide_request_takes_its_tokens_at_once_and_loses_none_if_refused() {
+        let limiter = limiter(json!({"requestsPerSecond": 1, "burst": 5}));
+        let begin = Instant::now();
+        let wide = |now| {
+            assert_eq!(charge(&limiter, "t1", 1, now), None);
+            let charged = limiter.charge_width_at(&space("t1"), 10, now);
+            charged.err().map(|error| error.retry_after.unwrap())
+        };
+        assert_eq!(wide(begin), None);
+        let later = begin + Duration::from_secs(3);
+        assert_eq!(wide(later), Some(2));
+        assert_eq!(wide(later), Some(2), "the refused request has lost nothing");
+        assert_eq!(wide(later + Duration::from_secs(2)), None);
     }
 
     #[test]

@@ -12,13 +12,13 @@
 
 mod accounts;
 mod response;
+mod rooms;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use insula_core::Space;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::connection_tracker::InFlight;
@@ -27,6 +27,7 @@ use super::space_limits::{LimitTable, LimitedResource};
 use crate::status::{Result, StatusError};
 
 use accounts::Accounts;
+use rooms::Rooms;
 
 pub use response::{OutgoingResponse, UnsentBytes};
 
@@ -38,7 +39,7 @@ pub struct UnsentPool {
     /// How long a client may keep a response waiting.
     stalled: Duration,
     state: Mutex<Accounts>,
-    released: Notify,
+    rooms: Rooms,
     counters: [AtomicU64; CutReason::ALL.len()],
     refused: AtomicU64,
 }
@@ -73,9 +74,6 @@ type Waiting = (Instant, u64, Arc<OutgoingResponse>);
 /// How long a response must have waited to be cut off for its own space.
 const PRESSURE_STALL: Duration = Duration::from_secs(5);
 
-/// How often a request that waits for room checks which responses have stalled.
-const ROOM_CHECK_INTERVAL: Duration = Duration::from_millis(500);
-
 /// The number of spaces in the statistics.
 const COSTLIEST: usize = 5;
 
@@ -99,7 +97,7 @@ impl UnsentPool {
             spaces,
             stalled,
             state: Mutex::default(),
-            released: Notify::new(),
+            rooms: Rooms::default(),
             counters: Default::default(),
             refused: AtomicU64::new(0),
         })
@@ -124,19 +122,22 @@ impl UnsentPool {
     ///
     /// # Errors
     ///
-    /// If there is no room in time.
+    /// If there is no room in time, or too many requests wait for it.
     pub async fn await_room(&self, space: &Space, timeout: Duration) -> Result<()> {
         if self.has_room(space, 0) {
             return Ok(());
         }
+        let waiter = self.rooms.join(space).ok_or_else(|| self.refuse())?;
         let has_room = async {
             loop {
-                let released = self.released.notified();
-                self.relieve_space(space, 1);
+                if waiter.is_relief_due() {
+                    self.relieve_space(space, 1);
+                }
                 if self.has_room(space, 1) {
+                    waiter.pass_on();
                     return;
                 }
-                drop(tokio::time::timeout(ROOM_CHECK_INTERVAL, released).await);
+                waiter.released().await;
             }
         };
         let waited = tokio::time::timeout(timeout, has_room).await;
@@ -221,13 +222,13 @@ impl UnsentPool {
     fn release(&self, payer: &Option<Space>, number: u64, bytes: usize) {
         if bytes > 0 {
             self.lock().subtract(payer, number, bytes);
-            self.released.notify_waiters();
+            self.rooms.notify(payer.as_ref());
         }
     }
 
     fn remove(&self, payer: &Option<Space>, number: u64) {
         self.lock().remove(payer, number);
-        self.released.notify_waiters();
+        self.rooms.notify(payer.as_ref());
     }
 
     /// Cuts off stalled responses of a space until it has room for `bytes`.

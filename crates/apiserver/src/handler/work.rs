@@ -18,6 +18,7 @@ pub fn work_of(registry: &Registry, granted: &Granted, query: &Query) -> Work {
     let verb = granted.path().verb;
     let objects = match verb {
         Verb::List | Verb::Watch | Verb::DeleteCollection => objects_read(registry, granted, query),
+        Verb::Get => weight(1, stored_bytes(registry, granted)),
         _ => 1,
     };
     match verb.reads() {
@@ -33,9 +34,17 @@ pub fn work_of(registry: &Registry, granted: &Granted, query: &Query) -> Work {
 /// If the body is no object of acceptable size.
 pub fn decoded_bytes(registry: &Registry, granted: &Granted, body: &[u8]) -> Result<usize> {
     let sent = decoded::estimate(body)?;
+    let kind = &granted.path().kind;
+    let is_structured = kind.custom().is_some() || kind.is(insula_cache::definitions());
+    let stored = decoded::estimate_stored(stored_bytes(registry, granted), is_structured);
+    Ok(sent.max(stored))
+}
+
+/// Returns the bytes that the named object takes in the cache; 0 if there is none.
+fn stored_bytes(registry: &Registry, granted: &Granted) -> usize {
     let path = granted.path();
     let (Spaces::One(space), Some(name)) = (granted.spaces(), &path.name) else {
-        return Ok(sent);
+        return 0;
     };
     let key = match &path.namespace {
         Some(namespace) => Cow::from(format!("{namespace}/{name}")),
@@ -43,14 +52,20 @@ pub fn decoded_bytes(registry: &Registry, granted: &Granted, body: &[u8]) -> Res
     };
     let collection = registry.cache().find(path.kind.storage(), space);
     let stored = collection.and_then(|collection| collection.get(&key));
-    let is_structured = path.kind.custom().is_some() || path.kind.is(insula_cache::definitions());
-    let stored = stored.map_or(0, |stored| {
-        decoded::estimate_stored(stored.stored_length(), is_structured)
-    });
-    Ok(sent.max(stored))
+    stored.map_or(0, |stored| stored.stored_length())
 }
 
-/// Returns how many objects a request reads, at most [`HEAVY`].
+/// Returns how many objects of the usual size these are.
+fn weight(objects: usize, bytes: usize) -> usize {
+    objects.max(bytes / USUAL_BYTES)
+}
+
+/// The size of an object for which [`HEAVY`] was measured, with room to spare. A read of large
+/// objects, which may be compressed, is as heavy as one of many.
+const USUAL_BYTES: usize = 8 << 10;
+
+/// Returns how many objects of the usual size a request reads; more than [`HEAVY`] count as so
+/// many.
 fn objects_read(registry: &Registry, granted: &Granted, query: &Query) -> usize {
     let path = granted.path();
     let Spaces::One(space) = granted.spaces() else {
@@ -69,10 +84,11 @@ fn objects_read(registry: &Registry, granted: &Granted, query: &Query) -> usize 
         Ok(page) if page > 0 && !selects => page.min(HEAVY),
         _ => HEAVY,
     };
-    match &path.namespace {
-        Some(namespace) => collection.count(&format!("{namespace}/"), max),
-        None => collection.count("", max),
-    }
+    let (objects, bytes) = match &path.namespace {
+        Some(namespace) => collection.weigh(&format!("{namespace}/"), max),
+        None => collection.weigh("", max),
+    };
+    weight(objects, bytes)
 }
 
 /// Whether a watch begins with the objects that exist.

@@ -54,7 +54,8 @@ pub fn connect(
         return;
     };
     let (tls, app, shutdown) = (tls.clone(), Arc::clone(app), ending.0.subscribe());
-    tokio::spawn(async move {
+    let connection = Arc::clone(&tracked);
+    connection.spawn(async move {
         let limits = app.limits.connections;
         stream.set_nodelay(true).ok();
         let handshake = handshake::accept(stream, &tls, &app, &tracked);
@@ -65,6 +66,8 @@ pub fn connect(
         match handshake {
             Ok(Ok((stream, peer))) => {
                 tracked.handshake_done();
+                // The next poll is in another lane.
+                tokio::task::yield_now().await;
                 serve(stream, peer.at(address), &app, &tracked, shutdown).await;
             }
             Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),

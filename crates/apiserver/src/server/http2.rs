@@ -21,6 +21,7 @@ use http::header::{CONTENT_LENGTH, DATE, HeaderValue};
 use http::{HeaderMap, Request, Response};
 use http_body::{Body as _, Frame, SizeHint};
 use tokio::net::TcpStream;
+use tokio::time::Sleep;
 use tokio_rustls::server::TlsStream;
 
 use crate::flow_control::Connections;
@@ -36,6 +37,10 @@ pub struct Http2 {
     app: Arc<App>,
     source: Arc<Source>,
     is_draining: bool,
+    /// Requests that were accepted since the last pause, while the space floods the server.
+    accepted_in_flood: usize,
+    /// Completes when a connection of a space that floods the server is served again.
+    pause: Option<Pin<Box<Sleep>>>,
 }
 
 enum State {
@@ -75,6 +80,11 @@ const MAX_SEND_BUFFER: usize = 128 << 10;
 /// The most requests that a connection accepts before others have their turn.
 const MAX_ACCEPTED: usize = 16;
 
+/// How long a connection is not served after the requests that it may send in a flood. What the
+/// client sends meanwhile waits in the socket, and so costs nothing.
+const FLOOD_PAUSE: Duration = Duration::from_millis(250);
+const MAX_ACCEPTED_IN_FLOOD: usize = 4;
+
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -86,6 +96,8 @@ impl Http2 {
             app: Arc::clone(app),
             source: Arc::clone(source),
             is_draining: false,
+            accepted_in_flood: 0,
+            pause: None,
         }
     }
 
@@ -108,15 +120,20 @@ impl Http2 {
         self.state = State::Open { connection, dead };
     }
 
-    fn accept(&self, request: Request<RecvStream>, mut respond: SendResponse<UnsentBytes>) {
+    fn accept(&mut self, request: Request<RecvStream>, respond: SendResponse<UnsentBytes>) {
         if self.app.is_flooded_by(&self.source.connection) {
-            // Costs a fifth of an answer, and tells the client that it may send the request again.
-            respond.send_reset(Reason::REFUSED_STREAM);
-            return;
+            self.accepted_in_flood += 1;
+            if self.accepted_in_flood >= MAX_ACCEPTED_IN_FLOOD {
+                self.accepted_in_flood = 0;
+                // A reset or a closed connection would cost more: the client connects again.
+                self.pause = Some(Box::pin(tokio::time::sleep(FLOOD_PAUSE)));
+            }
         }
         let (app, source) = (Arc::clone(&self.app), Arc::clone(&self.source));
         let in_flight = source.connection.begin();
-        tokio::spawn(serve_stream(app, source, in_flight, request, respond));
+        let connection = Arc::clone(&source.connection);
+        let serve = serve_stream(app, source, in_flight, request, respond);
+        connection.spawn(serve);
     }
 }
 
@@ -126,6 +143,10 @@ impl Future for Http2 {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut accepted = 0;
         loop {
+            if let Some(pause) = &mut self.pause {
+                ready!(pause.as_mut().poll(context));
+                self.pause = None;
+            }
             match &mut self.state {
                 State::Handshake(handshake) => {
                     let connection = ready!(Pin::new(handshake).poll(context));

@@ -1,6 +1,6 @@
 //! The thread that orders all writes.
 //!
-//! It takes all waiting requests as one group: checks each transaction against the state that the
+//! It takes waiting requests as one group ([`Groups`]): checks each transaction against the state that the
 //! ones before it produce, writes the group to the log with one sync, and only then applies it,
 //! notifies watchers and answers. While it syncs, the next group accumulates: no timer determines
 //! the size of a group.
@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::Shared;
 use super::background::Signals;
 use super::disk_room::{Growth, Sizes, WriteDecision};
+use super::groups::Groups;
 use super::log::{FrameBuilder, Log, Logged, Record};
 use super::table::Head;
 use crate::{Change, Check, Conflict, Error, Expect, Key, Outcome, Result, Transaction};
@@ -103,14 +104,15 @@ impl Sequencer {
     }
 
     /// Runs until the store is closed.
-    pub fn run(mut self, mut waiting: mpsc::Receiver<Request>) {
-        while let Some(request) = waiting.blocking_recv() {
+    pub fn run(mut self, waiting: mpsc::Receiver<Request>) {
+        let mut waiting = Groups::new(waiting);
+        while let Some(request) = waiting.begin() {
             let room = self.await_room();
             self.measure_space();
             self.frame.clear();
             self.take(request, &room);
             while self.frame.len() < GROUP_BYTES
-                && let Ok(request) = waiting.try_recv()
+                && let Some(request) = waiting.add()
             {
                 self.take(request, &room);
             }

@@ -129,7 +129,7 @@ async fn connections_of_a_space_are_limited_without_affecting_other_spaces() {
     let _other = known(&tracker, "t2");
     drop(mine);
     assert_eq!(third.authenticated(&space("t1")), Ok(()));
-    assert_eq!(tracker.lock().spaces[&space("t1")], 1);
+    assert_eq!(tracker.lock().spaces[&space("t1")].count, 1);
 }
 
 #[tokio::test]
