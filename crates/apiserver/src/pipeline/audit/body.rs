@@ -1,11 +1,16 @@
 //! The bodies of events: objects of requests and responses, as compact JSON.
 
+mod strict;
+
 use bytes::Bytes;
+use insula_core::Verb;
 use insula_kinds::decode::any_yaml;
 use insula_kinds::{TypeId, Value, encode, kinds, protobuf, types};
 use memchr::memmem;
 use serde_json::value::RawValue;
 
+use self::strict::is_strict;
+use crate::pipeline::route::ResourcePath;
 use crate::request::negotiate::Media;
 
 /// The body of a request as it was received.
@@ -22,16 +27,16 @@ pub struct SentBody {
 pub enum Captured {
     /// JSON on one line.
     Json(Box<RawValue>),
-    /// The body is larger than [`MAX_OBJECT_BYTES`].
-    TooLarge,
+    /// The body is larger than [`MAX_OBJECT_BYTES`], or neither an object nor a text.
+    LeftOut,
 }
 
 impl Captured {
-    /// Returns the JSON, unless it is too large.
+    /// Returns the JSON, unless it is left out.
     pub fn json(&self) -> Option<&RawValue> {
         match self {
             Self::Json(json) => Some(json),
-            Self::TooLarge => None,
+            Self::LeftOut => None,
         }
     }
 }
@@ -43,7 +48,7 @@ pub struct Bodies<'a> {
     pub request: Option<&'a RawValue>,
     /// The object of the response.
     pub response: Option<&'a RawValue>,
-    /// Whether a body was left out for its size.
+    /// Whether a body was left out.
     pub truncated: bool,
 }
 
@@ -63,35 +68,80 @@ pub fn media_of(content_type: &str) -> Option<Media> {
     }
 }
 
-/// Converts a body to JSON. `None` if it has none, or is not valid.
-pub fn capture(media: Media, bytes: &[u8], omit_managed_fields: bool) -> Option<Captured> {
+/// The version and kind of an object.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ObjectKind<'a> {
+    /// The `apiVersion`.
+    pub api_version: &'a str,
+    /// The `kind`.
+    pub kind: &'a str,
+}
+
+impl<'a> ObjectKind<'a> {
+    /// Returns the kind of what is sent to a path. Protobuf need not say it.
+    pub fn sent_to(path: &'a ResourcePath) -> Self {
+        let of = |api_version, kind| Self { api_version, kind };
+        match (path.verb, path.subresource.as_deref()) {
+            (Verb::Delete | Verb::DeleteCollection, _) => of("v1", "DeleteOptions"),
+            (_, Some("scale")) => of("autoscaling/v1", "Scale"),
+            (_, Some("eviction")) => of("policy/v1", "Eviction"),
+            (_, Some("binding")) => of("v1", "Binding"),
+            (_, Some("token")) => of("authentication.k8s.io/v1", "TokenRequest"),
+            _ => of(path.of().api_version(), &path.of().kind),
+        }
+    }
+}
+
+/// Converts a body to JSON. `None` if there is none.
+///
+/// The client must not decide that its body is not recorded: one that cannot be converted is
+/// recorded as a text, and the event of one that is no text either says that it is left out.
+pub fn capture(
+    media: Media,
+    bytes: &[u8],
+    default_kind: ObjectKind<'_>,
+    omit_managed_fields: bool,
+) -> Option<Captured> {
     if bytes.is_empty() {
         return None;
     }
     if bytes.len() > MAX_OBJECT_BYTES {
-        return Some(Captured::TooLarge);
+        return Some(Captured::LeftOut);
     }
     let json = match media {
-        Media::Json => compact(bytes)?,
-        Media::Yaml => from_yaml(bytes)?,
-        Media::Protobuf => from_protobuf(bytes)?,
+        Media::Json => compact(bytes),
+        Media::Yaml => from_yaml(bytes),
+        Media::Protobuf => from_protobuf(bytes, default_kind).filter(|json| is_strict(json)),
     };
-    let json = match omit_managed_fields && memmem::find(&json, b"\"managedFields\"").is_some() {
-        true => without_managed_fields(&json)?,
+    let json = json.map(|json| match omit_managed_fields {
+        true => without_managed_fields(json),
         false => json,
-    };
-    // YAML and protobuf may be much shorter than the same in JSON.
+    });
+    let captured = json.and_then(raw).or_else(|| raw(as_text(bytes)?));
+    Some(captured.map_or(Captured::LeftOut, Captured::Json))
+}
+
+/// Returns JSON as a body, unless it is much larger than what was sent: YAML and protobuf may be
+/// much shorter than the same in JSON.
+fn raw(json: Vec<u8>) -> Option<Box<RawValue>> {
     if json.len() > 2 * MAX_OBJECT_BYTES {
-        return Some(Captured::TooLarge);
+        return None;
     }
-    let text = String::from_utf8(json).ok()?;
-    RawValue::from_string(text).ok().map(Captured::Json)
+    RawValue::from_string(String::from_utf8(json).ok()?).ok()
+}
+
+/// Returns a text as a JSON string. `None` if it is not UTF-8.
+fn as_text(bytes: &[u8]) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    serde_json::to_vec(text).ok()
 }
 
 /// Removes whitespace between tokens, so that the event stays one line. `None` if the text is
-/// not JSON.
+/// not JSON that every parser takes.
 fn compact(json: &[u8]) -> Option<Vec<u8>> {
-    serde_json::from_slice::<&RawValue>(json).ok()?;
+    if !is_strict(json) {
+        return None;
+    }
     let mut out = Vec::with_capacity(json.len());
     let (mut in_string, mut escaped) = (false, false);
     for byte in json.iter().copied() {
@@ -114,16 +164,23 @@ fn from_yaml(yaml: &[u8]) -> Option<Vec<u8>> {
         return Some(json);
     }
     let (tree, _) = any_yaml(yaml).ok()?;
-    serde_json::to_vec(&tree).ok()
+    let json = serde_json::to_vec(&tree).ok()?;
+    is_strict(&json).then_some(json)
 }
 
-fn from_protobuf(body: &[u8]) -> Option<Vec<u8>> {
+fn from_protobuf(body: &[u8], default_kind: ObjectKind<'_>) -> Option<Vec<u8>> {
     let envelope = protobuf::open(body).ok()?;
-    let of = type_of(envelope.api_version, envelope.kind)?;
+    let api_version = or(envelope.api_version, default_kind.api_version);
+    let kind = or(envelope.kind, default_kind.kind);
+    let of = type_of(api_version, kind)?;
     let object = protobuf::decode(of, envelope.raw).ok()?;
     let mut json = Vec::with_capacity(body.len() * 2);
-    encode::json(envelope.api_version, envelope.kind, of, &object, &mut json);
+    encode::json(api_version, kind, of, &object, &mut json);
     Some(json)
+}
+
+fn or<'a>(given: &'a str, default: &'a str) -> &'a str {
+    if given.is_empty() { default } else { given }
 }
 
 /// Returns the type of an object, a list, or what subresources and options are sent as.
@@ -150,8 +207,13 @@ fn type_of(api_version: &str, kind: &str) -> Option<TypeId> {
 }
 
 /// Removes the managed fields of an object, of the items of a list, and of the rows of a table.
-fn without_managed_fields(json: &[u8]) -> Option<Vec<u8>> {
-    let mut object: Value = serde_json::from_slice(json).ok()?;
+fn without_managed_fields(json: Vec<u8>) -> Vec<u8> {
+    if memmem::find(&json, b"\"managedFields\"").is_none() {
+        return json;
+    }
+    let Ok(mut object) = serde_json::from_slice::<Value>(&json) else {
+        return json;
+    };
     remove_managed_fields(&mut object);
     for item in members(&mut object, "items") {
         remove_managed_fields(item);
@@ -161,7 +223,7 @@ fn without_managed_fields(json: &[u8]) -> Option<Vec<u8>> {
             remove_managed_fields(object);
         }
     }
-    serde_json::to_vec(&object).ok()
+    serde_json::to_vec(&object).unwrap_or(json)
 }
 
 fn members<'a>(object: &'a mut Value, name: &str) -> impl Iterator<Item = &'a mut Value> {
@@ -185,9 +247,18 @@ mod tests {
     fn json_of(captured: Option<Captured>) -> String {
         match captured {
             None => "none".to_owned(),
-            Some(Captured::TooLarge) => "too large".to_owned(),
+            Some(Captured::LeftOut) => "left out".to_owned(),
             Some(Captured::Json(json)) => json.get().to_owned(),
         }
+    }
+
+    fn captured(media: Media, sent: &[u8], omit_managed_fields: bool) -> String {
+        json_of(capture(
+            media,
+            sent,
+            ObjectKind::default(),
+            omit_managed_fields,
+        ))
     }
 
     #[test]
@@ -199,9 +270,13 @@ mod tests {
         let sealed = protobuf::seal("v1", "Pod", &raw);
         let unknown = protobuf::seal("v9", "Pad", &raw);
         let large = format!("\"{}\"", "x".repeat(MAX_OBJECT_BYTES));
-        let cases: [(Media, &[u8], &str); 10] = [
+        let cases: [(Media, &[u8], &str); 14] = [
             (Media::Json, b"", "none"),
-            (Media::Json, b"{", "none"),
+            (Media::Json, b"{", r#""{""#),
+            (Media::Json, b"\xff", "left out"),
+            (Media::Json, br#"{"a":1e999}"#, r#""{\"a\":1e999}""#),
+            (Media::Json, br#"["\ud800"]"#, r#""[\"\\ud800\"]""#),
+            (Media::Yaml, b"a: [", r#""a: [""#),
             (
                 Media::Json,
                 b"{\"a\": \"b\\\" \\n c\",\n\t\"d\" : [ 1, {} ]}\r\n",
@@ -215,12 +290,30 @@ mod tests {
                 &sealed,
                 r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p"},"spec":{"containers":null},"status":{}}"#,
             ),
-            (Media::Protobuf, &unknown, "none"),
-            (Media::Protobuf, b"k8s\0", "none"),
-            (Media::Json, large.as_bytes(), "too large"),
+            (Media::Protobuf, &unknown, "left out"),
+            (Media::Protobuf, b"k8s\0\xff", "left out"),
+            (Media::Json, large.as_bytes(), "left out"),
         ];
         for (media, sent, expected) in cases {
-            assert_eq!(json_of(capture(media, sent, false)), expected, "{media:?}");
+            assert_eq!(captured(media, sent, false), expected, "{media:?}");
+        }
+    }
+
+    #[test]
+    fn protobuf_without_a_kind_has_that_of_the_path() {
+        let pod = kinds().get(insula_kinds::core_kind("pods"));
+        let tree = json!({"metadata": {"name": "p"}});
+        let mut raw = Vec::new();
+        protobuf::encode(pod.type_id(), tree.as_object().unwrap(), &mut raw);
+        let default_kind = ObjectKind {
+            api_version: "v1",
+            kind: "Pod",
+        };
+        for (version, kind) in [("", ""), ("v1", ""), ("", "Pod")] {
+            let sealed = protobuf::seal(version, kind, &raw);
+            let json = json_of(capture(Media::Protobuf, &sealed, default_kind, true));
+            let start = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p"}"#;
+            assert!(json.starts_with(start), "{json}");
         }
     }
 
@@ -244,11 +337,8 @@ mod tests {
                 r#"{"spec":{"managedFields":1}}"#.to_owned(),
             ),
         ] {
-            assert_eq!(
-                json_of(capture(Media::Json, sent.as_bytes(), true)),
-                expected
-            );
-            assert_eq!(json_of(capture(Media::Json, sent.as_bytes(), false)), sent);
+            assert_eq!(captured(Media::Json, sent.as_bytes(), true), expected);
+            assert_eq!(captured(Media::Json, sent.as_bytes(), false), sent);
         }
     }
 

@@ -19,7 +19,7 @@ pub use self::notes::{Decision, Notes, ReceivedRequest};
 
 use self::open::{ONCE, Open, convert};
 use super::backend::Audit;
-use super::body::{self, Captured, SentBody};
+use super::body::{self, Captured, ObjectKind, SentBody};
 use super::event::Ending;
 use super::policy::{Level, Stage};
 use crate::codec::answer::Answer;
@@ -27,7 +27,7 @@ use crate::codec::view;
 use crate::pipeline::authenticate::Peer;
 use crate::pipeline::impersonate::Acting;
 use crate::pipeline::route::{Document, Route, Target};
-use crate::request::negotiate::{self, Accepted};
+use crate::request::negotiate::{self, Accepted, Media};
 use crate::status::{Result, StatusError};
 
 /// The audit record of one request. It is empty if the request is not recorded.
@@ -172,8 +172,11 @@ impl<'a> Record<'a> {
         };
         let headers = &open.request.parts.headers;
         let media = body::media_of(negotiate::content_type(headers));
-        let bytes = bytes.clone();
-        open.notes.sent = media.map(|media| SentBody { media, bytes });
+        open.notes.sent = Some(SentBody {
+            // Refused in any case, and recorded as a text.
+            media: media.unwrap_or(Media::Json),
+            bytes: bytes.clone(),
+        });
     }
 
     /// Returns the format to encode the response in: not compressed if the policy asks for its
@@ -193,8 +196,8 @@ impl<'a> Record<'a> {
         }
         let omit = self.omits_managed_fields();
         let captured = match answer.body.whole(body::MAX_OBJECT_BYTES) {
-            None => Some(Captured::TooLarge),
-            Some(bytes) => convert(accepted.media, &bytes, omit),
+            None => Some(Captured::LeftOut),
+            Some(bytes) => convert(accepted.media, &bytes, ObjectKind::default(), omit),
         };
         self.note(|notes| notes.responded = captured);
         match accepted.gzip {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use insula_kinds::time::{Precision, Time};
 
 use super::super::backend::{Audit, Encoded};
-use super::super::body::{self, Bodies, Captured};
+use super::super::body::{self, Bodies, Captured, ObjectKind};
 use super::super::event::{Ending, Event, EventOptions};
 use super::super::policy::{Attributes, Level, RequestAudit, Requested, Stage, Stages};
 use super::notes::{Notes, ReceivedRequest};
@@ -124,8 +124,10 @@ impl Open<'_> {
         }
         let completes = matches!(stage, Stage::ResponseComplete | Stage::Panic);
         let sent = self.notes.sent.as_ref().filter(|_| completes);
-        let request =
-            sent.and_then(|sent| convert(sent.media, &sent.bytes, recorded.omit_managed_fields));
+        let path = self.notes.path.as_ref();
+        let kind = path.map(ObjectKind::sent_to).unwrap_or_default();
+        let omit = recorded.omit_managed_fields;
+        let request = sent.and_then(|sent| convert(sent.media, &sent.bytes, kind, omit));
         let response = self.notes.responded.as_ref();
         let bodies = Bodies {
             request: request.as_ref().and_then(Captured::json),
@@ -172,7 +174,8 @@ impl Open<'_> {
                 ..negotiate::RAW
             };
             let status = View::of_status(accepted).status(error);
-            self.notes.responded = body::capture(Media::Json, &status, false);
+            self.notes.responded =
+                body::capture(Media::Json, &status, ObjectKind::default(), false);
         }
     }
 
@@ -196,8 +199,13 @@ impl Drop for Completion {
 }
 
 /// Converts a body to JSON, a large one beside the threads that serve requests.
-pub fn convert(media: Media, bytes: &[u8], omit_managed_fields: bool) -> Option<Captured> {
-    let convert = || body::capture(media, bytes, omit_managed_fields);
+pub fn convert(
+    media: Media,
+    bytes: &[u8],
+    default_kind: ObjectKind<'_>,
+    omit_managed_fields: bool,
+) -> Option<Captured> {
+    let convert = || body::capture(media, bytes, default_kind, omit_managed_fields);
     match bytes.len() > MAX_INLINE_BYTES {
         true => cpu_bound::run_blocking(convert),
         false => convert(),
@@ -205,5 +213,5 @@ pub fn convert(media: Media, bytes: &[u8], omit_managed_fields: bool) -> Option<
 }
 
 fn is_cut(captured: Option<&Captured>) -> bool {
-    matches!(captured, Some(Captured::TooLarge))
+    matches!(captured, Some(Captured::LeftOut))
 }
