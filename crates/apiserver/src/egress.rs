@@ -28,7 +28,7 @@ use insula_core::Space;
 use insula_dialer::{AddressRules, Cidr, Dialer, KeyedLimit, Reach, Resolver};
 use tokio::time::{Instant, timeout_at};
 
-pub use endpoint::{Endpoint, EndpointError, EndpointSettings};
+pub use endpoint::{Endpoint, EndpointError, EndpointSettings, PostError};
 pub use error::CallError;
 pub use service::{Backend, Services};
 

@@ -32,6 +32,28 @@ enum Behaviour {
     Hang,
 }
 
+/// The nesting above which the collector refuses a list.
+const MAX_COLLECTOR_DEPTH: usize = 1000;
+
+/// Returns the nesting of JSON.
+fn depth(json: &[u8]) -> usize {
+    let (mut depth, mut max, mut in_string, mut escaped) = (0_usize, 0, false, false);
+    for byte in json {
+        match byte {
+            _ if in_string => {
+                in_string = escaped || *byte != b'"';
+                escaped = !escaped && *byte == b'\\';
+            }
+            b'"' => in_string = true,
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth -= 1,
+            _ => {}
+        }
+        max = max.max(depth);
+    }
+    max
+}
+
 /// A collector of events.
 #[derive(Clone, Default)]
 struct Collector(Arc<Mutex<Calls>>);
@@ -39,6 +61,8 @@ struct Collector(Arc<Mutex<Calls>>);
 #[derive(Default)]
 struct Calls {
     behaviour: Option<(Behaviour, usize)>,
+    /// Lists that contain this text are refused with 400.
+    refused_text: Option<&'static str>,
     lists: Vec<Value>,
     paths: Vec<String>,
     count: usize,
@@ -78,8 +102,16 @@ impl Collector {
             .collect()
             .await
             .map(|body| body.to_bytes());
-        let list: Value = serde_json::from_slice(&body.unwrap_or_default()).unwrap_or_default();
-        let behaviour = self.received(path, list);
+        let body = body.unwrap_or_default();
+        let refused_text = self.calls().refused_text;
+        let is_refused = refused_text
+            .is_some_and(|text| String::from_utf8_lossy(&body).contains(text))
+            || depth(&body) > MAX_COLLECTOR_DEPTH;
+        let list: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let behaviour = match is_refused {
+            true => Some(Behaviour::Code(400)),
+            false => self.received(path, list),
+        };
         let code = match behaviour {
             Some(Behaviour::Hang) => std::future::pending().await,
             Some(Behaviour::Code(code)) => code,
@@ -228,6 +260,43 @@ async fn failed_batches_are_sent_again() -> anyhow::Result<()> {
         sent.sort_by_key(Value::to_string);
         logged.sort_by_key(Value::to_string);
         assert_eq!(sent, logged, "after {code}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn event_that_the_collector_refuses_loses_no_others() -> anyhow::Result<()> {
+    let policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Request}]\n";
+    let deep = format!("{}{}", "[".repeat(1100), "]".repeat(1100));
+    for (hidden, refused_text) in [(deep.as_str(), None), ("1", Some("refuse-me"))] {
+        let collector = Collector::default();
+        collector.calls().refused_text = refused_text;
+        let settings = WebhookSettings {
+            max_wait: Duration::from_secs(3600),
+            ..quick()
+        };
+        let (mut server, _) = audited_by(&collector, settings, policy).await?;
+        let (one, two) = (server.tenant("t1").await?, server.tenant("t2").await?);
+        let path = "/api/v1/namespaces/default/configmaps";
+        let map =
+            format!(r#"{{"metadata":{{"name":"a"}},"data":{{"k":"refuse-me"}},"zz":{hidden}}}"#);
+        let headers = [("content-type", "application/json")];
+        let sent = one.send(http::Method::POST, path, &headers, map).await?;
+        assert_eq!(sent.status, 201, "{sent:?}");
+        let mut ids = vec![sent.header("audit-id").to_owned()];
+        for _ in 0..20 {
+            let answer = two.get(path).await?;
+            ids.push(answer.header("audit-id").to_owned());
+        }
+        server.stop().await;
+        let events = collector.events();
+        for id in ids {
+            let is_last = |event: &&Value| {
+                event["auditID"] == id.as_str() && event["stage"] == "ResponseComplete"
+            };
+            let found = events.iter().filter(is_last).count();
+            assert_eq!(found, 1, "{id} of {} events", events.len());
+        }
     }
     Ok(())
 }
@@ -397,6 +466,7 @@ async fn collector_is_verified_and_gets_the_credentials() -> anyhow::Result<()> 
         })?;
         let served = serve_once(listener, &certificates).await?;
         let posted = endpoint.post("{}".into(), TIMEOUT).await;
+        let posted = posted.map_err(|error| error.to_string());
         match (posted, error) {
             (Ok(()), "") => {
                 let head = served.await??;

@@ -60,6 +60,17 @@ pub enum EndpointError {
     Tls(#[from] rustls::Error),
 }
 
+/// Why a call failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PostError {
+    /// The server responded with this status.
+    #[error("the server responded with {0}")]
+    Status(u16),
+    /// There was no response.
+    #[error("{0}")]
+    Failed(String),
+}
+
 /// The most bytes of a response, which is not used.
 const MAX_RESPONSE_BYTES: usize = 64 << 10;
 
@@ -107,30 +118,35 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// If the call fails, or the status is not 2xx. The error is a message.
-    pub async fn post(&self, body: Bytes, timeout: Duration) -> Result<(), String> {
+    /// If the call fails, or the status is not 2xx.
+    pub async fn post(&self, body: Bytes, timeout: Duration) -> Result<(), PostError> {
         let call = tokio::time::timeout(timeout, self.exchange(body, timeout));
-        call.await
-            .unwrap_or_else(|_| Err("deadline exceeded".to_owned()))
+        let late = |_| Err(PostError::Failed("deadline exceeded".to_owned()));
+        match call.await.unwrap_or_else(late)? {
+            200..=299 => Ok(()),
+            code => Err(PostError::Status(code)),
+        }
     }
 
-    async fn exchange(&self, body: Bytes, timeout: Duration) -> Result<(), String> {
+    /// Returns the status of the response.
+    async fn exchange(&self, body: Bytes, timeout: Duration) -> Result<u16, PostError> {
         if let Some(mut connection) = self.idle_connection().await {
             match self.send(&mut connection, body.clone(), timeout).await {
-                Ok(()) => {
+                Ok(code) => {
                     self.keep(connection);
-                    return Ok(());
+                    return Ok(code);
                 }
                 // The peer has closed the idle connection and seen nothing of the call.
                 Err(failure) if failure.unheard => {}
-                Err(failure) => return Err(failure.why),
+                Err(failure) => return Err(PostError::Failed(failure.why)),
             }
         }
-        let mut connection = self.connect().await?;
+        let connected = self.connect().await;
+        let mut connection = connected.map_err(PostError::Failed)?;
         let sent = self.send(&mut connection, body, timeout).await;
-        sent.map_err(|failure| failure.why)?;
+        let code = sent.map_err(|failure| PostError::Failed(failure.why))?;
         self.keep(connection);
-        Ok(())
+        Ok(code)
     }
 
     async fn idle_connection(&self) -> Option<Connection> {
@@ -161,7 +177,7 @@ impl Endpoint {
         connection: &mut Connection,
         body: Bytes,
         timeout: Duration,
-    ) -> Result<(), Failure> {
+    ) -> Result<u16, Failure> {
         let failed = |why: String| Failure {
             why,
             unheard: false,
@@ -179,10 +195,7 @@ impl Endpoint {
         let request = request.body(Full::new(body));
         let request = request.map_err(|error| failed(error.to_string()))?;
         let reply = connection.send(request, MAX_RESPONSE_BYTES).await?;
-        match reply.code {
-            200..=299 => Ok(()),
-            code => Err(failed(format!("the server responded with {code}"))),
-        }
+        Ok(reply.code)
     }
 }
 

@@ -12,6 +12,7 @@ mod backend;
 mod body;
 mod event;
 mod file;
+mod line;
 pub mod policy;
 mod read;
 mod record;

@@ -21,6 +21,7 @@ use serde_json::Value;
 
 use self::reverse::ReverseLines;
 use super::file::backups;
+use super::line::Line;
 
 /// A question about the events of a space.
 #[derive(Clone, Debug)]
@@ -232,12 +233,16 @@ impl<'a> Search<'a> {
 
     /// Returns the event of a line with its size, as the caller may see it, if the question is
     /// about it.
-    fn matching(&self, line: &[u8]) -> Option<(Value, usize)> {
+    fn matching(&mut self, line: &[u8]) -> Option<(Value, usize)> {
         // Bodies may contain the same text, so this only saves work.
         if !self.marks.iter().any(|mark| mark.find(line).is_some()) {
             return None;
         }
-        let event: Value = serde_json::from_slice(line).ok()?;
+        let Some(event) = Line::parse(line).and_then(|line| line.event()) else {
+            // It may have been an event of the space.
+            self.is_partial = true;
+            return None;
+        };
         if !self.since.is_empty() && event["stageTimestamp"].as_str()? < self.since.as_str() {
             return None;
         }

@@ -20,8 +20,9 @@ pub use self::throttle::Throttle;
 
 use self::queue::Queue;
 use self::throttle::TokenBucket;
+use super::line::Line;
 use super::truncation::Truncation;
-use crate::egress::Endpoint;
+use crate::egress::{Endpoint, PostError};
 
 /// Whether requests wait for the collector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,6 +101,10 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_ATTEMPTS: u32 = 5;
 const BACKOFF_FACTOR: f64 = 1.5;
 const BACKOFF_JITTER: f64 = 0.2;
+
+/// The most events of a batch that are refused even without bodies before the collector is taken
+/// to refuse all of them.
+const MAX_REFUSED: usize = 4;
 
 const HEAD: &[u8] =
     br#"{"kind":"EventList","apiVersion":"audit.k8s.io/v1","metadata":{},"items":["#;
@@ -236,24 +241,16 @@ async fn run(shared: Arc<Shared>, max_batch_bytes: usize) {
 }
 
 impl Shared {
-    /// Posts events, with retries. Returns whether the collector has taken them.
+    /// Posts events, with retries. Returns whether the collector has taken all of them.
     async fn send(&self, events: &[Bytes]) -> bool {
-        let body = event_list(events);
-        let count = events.len() as u64;
+        let mut unsent = events.to_vec();
         let mut closing = self.closing.subscribe();
         let mut delay = self.settings.initial_backoff;
         for attempt in 1..=MAX_ATTEMPTS {
             let is_closing = *closing.borrow();
-            match self.endpoint.post(body.clone(), CALL_TIMEOUT).await {
-                Ok(()) => {
-                    self.sent.fetch_add(count, Ordering::Relaxed);
-                    if self.failing.swap(false, Ordering::Relaxed) {
-                        tracing::warn!("audit webhook recovered");
-                    }
-                    return true;
-                }
-                // Any error may pass, so all are retried.
-                Err(error) => self.log_failure(&error),
+            unsent = self.post(unsent).await;
+            if unsent.is_empty() {
+                return true;
             }
             if attempt == MAX_ATTEMPTS || is_closing {
                 break;
@@ -264,17 +261,81 @@ impl Shared {
             }
             delay = delay.mul_f64(BACKOFF_FACTOR);
         }
+        let count = unsent.len() as u64;
         self.failed.fetch_add(count, Ordering::Relaxed);
         tracing::error!(events = count, "audit events lost: webhook failed");
         false
     }
 
+    /// Posts events once, and returns those that the collector has not taken.
+    ///
+    /// Events of many tenants share a batch. If the collector refuses its content, its halves are
+    /// posted, and so on: an event that cannot be taken must not take others with it.
+    async fn post(&self, events: Vec<Bytes>) -> Vec<Bytes> {
+        let mut unsent = Vec::new();
+        let mut parts = vec![events];
+        let mut refused = 0;
+        while let Some(mut part) = parts.pop() {
+            match self.post_list(&part).await {
+                Ok(()) => {}
+                Err(error) if is_about_content(&error) && refused < MAX_REFUSED => {
+                    if part.len() > 1 {
+                        let rest = part.split_off(part.len() / 2);
+                        parts.extend([rest, part]);
+                        continue;
+                    }
+                    let rest = self.post_bare(part).await;
+                    refused += rest.len();
+                    unsent.extend(rest);
+                }
+                Err(_) => {
+                    unsent.append(&mut part);
+                    unsent.extend(parts.drain(..).rev().flatten());
+                }
+            }
+        }
+        unsent
+    }
+
+    /// Posts an event without its bodies, and returns that if the collector does not take it
+    /// either.
+    async fn post_bare(&self, mut event: Vec<Bytes>) -> Vec<Bytes> {
+        let bare = |line: &Bytes| Line::parse(line)?.without_bodies();
+        let Some(bare) = event.first().and_then(bare) else {
+            return event;
+        };
+        event = vec![bare.into()];
+        match self.post_list(&event).await {
+            Ok(()) => Vec::new(),
+            Err(_) => event,
+        }
+    }
+
+    async fn post_list(&self, events: &[Bytes]) -> Result<(), PostError> {
+        let posted = self.endpoint.post(event_list(events), CALL_TIMEOUT).await;
+        match &posted {
+            Ok(()) => {
+                self.sent.fetch_add(events.len() as u64, Ordering::Relaxed);
+                if self.failing.swap(false, Ordering::Relaxed) {
+                    tracing::warn!("audit webhook recovered");
+                }
+            }
+            Err(error) => self.log_failure(error),
+        }
+        posted
+    }
+
     /// Logs the first failure; the counters have the rest.
-    fn log_failure(&self, error: &str) {
+    fn log_failure(&self, error: &PostError) {
         if !self.failing.swap(true, Ordering::Relaxed) {
             tracing::error!(%error, "audit webhook failed");
         }
     }
+}
+
+/// Whether the collector may take other events than those that it has refused.
+fn is_about_content(error: &PostError) -> bool {
+    matches!(error, PostError::Status(400 | 413 | 422))
 }
 
 /// Returns a list of events, without the kind in each: the list says it.

@@ -3,6 +3,8 @@
 use insula_core::{SYSTEM, Space, TenantName};
 use serde_json::{Value, json};
 
+use crate::pipeline::audit::line::{BODIES, TRUNCATED};
+
 /// The members that describe a caller of the system, and what it sent.
 const CALLER_MEMBERS: [&str; 6] = [
     "authenticationMetadata",
@@ -37,10 +39,11 @@ pub fn shown(event: Value, space: &Space, is_own: bool) -> Option<Value> {
 /// Removes the bodies of an event, and says so.
 pub fn without_bodies(mut event: Value) -> Value {
     if let Some(members) = event.as_object_mut() {
-        members.remove("requestObject");
-        members.remove("responseObject");
+        for body in BODIES {
+            members.remove(body);
+        }
     }
-    event["annotations"]["audit.k8s.io/truncated"] = "true".into();
+    event["annotations"][TRUNCATED] = "true".into();
     event
 }
 
