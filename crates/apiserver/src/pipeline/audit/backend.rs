@@ -51,9 +51,20 @@ pub struct Encoded {
     bare: Option<Vec<u8>>,
 }
 
+/// An event that is being delivered. Clients disconnect at any time, which cancels the request:
+/// its event is then queued without waiting.
+struct Due<'a> {
+    audit: &'a Audit,
+    event: Encoded,
+    /// Whether the log is yet to get it.
+    log: bool,
+    /// Whether the webhook is yet to get it.
+    webhook: bool,
+}
+
 /// Events larger than this wait for room in the log before they are queued, so that the queue is
 /// bounded also with bodies.
-const LARGE_EVENT_BYTES: usize = 64 << 10;
+const LARGE_EVENT_BYTES: usize = 16 << 10;
 
 /// How long an event with bodies waits for room in the log before it loses them.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(10);
@@ -127,24 +138,38 @@ impl Audit {
     }
 
     /// Hands an event to the backends. Returns `false` if one that the request depends on has not
-    /// taken it.
+    /// taken it. If the request is cancelled meanwhile, the event is queued.
     pub(super) async fn deliver(&self, event: Encoded) -> bool {
+        let mut due = Due {
+            audit: self,
+            event,
+            log: true,
+            webhook: true,
+        };
         if let Some(log) = &self.log
-            && let Some(line) = self.fitting(&event, log.truncation)
+            && let Some(line) = self.fitting(&due.event, log.truncation)
         {
-            log.write(line, event.bare.as_deref()).await;
+            log.write(line, due.event.bare.as_deref()).await;
         }
-        match &self.webhook {
-            Some(webhook) => match self.fitting(&event, webhook.truncation()) {
+        due.log = false;
+        let taken = match &self.webhook {
+            Some(webhook) => match self.fitting(&due.event, webhook.truncation()) {
                 Some(line) => webhook.deliver(line).await,
                 None => true,
             },
             None => true,
-        }
+        };
+        due.webhook = false;
+        taken
     }
 
     /// Hands an event to the backends without waiting.
     pub(super) fn push(&self, event: &Encoded) {
+        self.push_to_log(event);
+        self.push_to_webhook(event);
+    }
+
+    fn push_to_log(&self, event: &Encoded) {
         if let Some(log) = &self.log
             && let Some(line) = self.fitting(event, log.truncation)
         {
@@ -152,6 +177,9 @@ impl Audit {
             let line = event.bare.as_deref().filter(|_| is_large).unwrap_or(line);
             log.sink.push(line);
         }
+    }
+
+    fn push_to_webhook(&self, event: &Encoded) {
         if let Some(webhook) = &self.webhook
             && let Some(line) = self.fitting(event, webhook.truncation())
         {
@@ -212,15 +240,27 @@ impl Audit {
 }
 
 impl Log {
-    /// Queues a line. A large one waits for room, and loses its bodies if there is none for long.
+    /// Queues a line. A large one waits for room, and loses its bodies if there is none for long,
+    /// or if too many wait already.
     async fn write(&self, line: &[u8], bare: Option<&[u8]>) {
         if line.len() <= LARGE_EVENT_BYTES {
             return self.sink.push(line);
         }
         let room = self.sink.reserve(line.len());
         match tokio::time::timeout(ROOM_TIMEOUT, room).await {
-            Ok(_room) => self.sink.push(line),
-            Err(_) => self.sink.push(bare.unwrap_or(line)),
+            Ok(Some(_room)) => self.sink.push(line),
+            Ok(None) | Err(_) => self.sink.push(bare.unwrap_or(line)),
+        }
+    }
+}
+
+impl Drop for Due<'_> {
+    fn drop(&mut self) {
+        if self.log {
+            self.audit.push_to_log(&self.event);
+        }
+        if self.webhook {
+            self.audit.push_to_webhook(&self.event);
         }
     }
 }

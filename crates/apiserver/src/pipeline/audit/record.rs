@@ -223,34 +223,31 @@ impl<'a> Record<'a> {
 
     /// Writes the events of a response. A watch gets an event when it ends, too.
     pub async fn answered(mut self, answered: Result<Answer>) -> Result<Answer> {
-        let Some(mut open) = self.open.take() else {
+        let Some(open) = &mut self.open else {
             return answered;
         };
         if open.evaluate().level == Level::None {
+            self.open = None;
             return answered;
         }
-        let ending = match &answered {
-            Ok(answer) => Ending::Done(answer.status.as_u16()),
-            Err(error) => Ending::Refused(error),
-        };
-        let is_once = open.audit.policy().is_none();
-        let is_watch = answered.is_ok() && open.notes.is_watch();
-        let (starts, completes) = match is_once {
-            true => (is_watch, !is_watch),
-            // As in Kubernetes, a failed authentication has no other event.
-            false if open.is_unauthenticated(&answered) => (true, false),
-            false => (open.notes.is_long_running(), true),
-        };
-        if starts && let Some(event) = open.event(Stage::ResponseStarted, Some(ending)) {
-            open.audit.deliver(event).await;
-        }
+        let ending = ending(&answered);
+        let (audit, is_watch) = (open.audit, answered.is_ok() && open.notes.is_watch());
+        let (starts, completes) = open.stages_of(&answered, is_watch);
+        let event = starts.then(|| open.event(Stage::ResponseStarted, Some(ending)));
         if !completes {
-            return answered;
+            self.open = None;
         }
+        // If the client leaves here, what is still open is completed when it is dropped.
+        if let Some(event) = event.flatten() {
+            audit.deliver(event).await;
+        }
+        let Some(mut open) = self.open.take() else {
+            return answered;
+        };
         if !is_watch {
             open.capture_refusal(&answered);
             if let Some(event) = open.event(Stage::ResponseComplete, Some(ending)) {
-                open.audit.deliver(event).await;
+                audit.deliver(event).await;
             }
             return answered;
         }
@@ -296,6 +293,13 @@ impl Drop for Record<'_> {
         if let Some(event) = open.event(stage, Some(ending)) {
             open.audit.push(&event);
         }
+    }
+}
+
+fn ending(answered: &Result<Answer>) -> Ending<'_> {
+    match answered {
+        Ok(answer) => Ending::Done(answer.status.as_u16()),
+        Err(error) => Ending::Refused(error),
     }
 }
 

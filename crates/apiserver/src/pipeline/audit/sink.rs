@@ -54,6 +54,8 @@ struct Queue {
     lines: Vec<u8>,
     /// The bytes of lines that are about to be queued.
     reserved: usize,
+    /// The bytes of lines that wait for room.
+    waiting: usize,
     closed: bool,
 }
 
@@ -63,9 +65,18 @@ pub struct Room<'a> {
     bytes: usize,
 }
 
+/// A line that waits for room.
+struct Waiting<'a> {
+    shared: &'a Shared,
+    bytes: usize,
+}
+
 /// The queued bytes above which requests wait: some 5,000 events, which take little memory,
 /// and a working disk at most a second.
 const MAX_QUEUED_BYTES: usize = 4 << 20;
+
+/// The most bytes of large lines that wait for room: some of the largest.
+const MAX_WAITING_BYTES: usize = 32 << 20;
 
 /// The memory that an idle queue keeps.
 const MAX_IDLE_CAPACITY: usize = 64 << 10;
@@ -107,8 +118,10 @@ impl Sink {
         }
     }
 
-    /// Waits until there is room, and keeps it for a large line.
-    pub async fn reserve(&self, bytes: usize) -> Room<'_> {
+    /// Waits until there is room, and keeps it for a large line. Returns `None` at once if the
+    /// lines that wait already take too much memory.
+    pub async fn reserve(&self, bytes: usize) -> Option<Room<'_>> {
+        let mut waiting = None;
         loop {
             let mut drained = pin!(self.shared.drained.notified());
             drained.as_mut().enable();
@@ -117,8 +130,16 @@ impl Sink {
                 if queue.has_room() {
                     queue.reserved += bytes;
                     let shared = &*self.shared;
-                    return Room { shared, bytes };
+                    return Some(Room { shared, bytes });
                 }
+                if waiting.is_none() && queue.waiting + bytes > MAX_WAITING_BYTES {
+                    return None;
+                }
+                waiting.get_or_insert_with(|| {
+                    queue.waiting += bytes;
+                    let shared = &*self.shared;
+                    Waiting { shared, bytes }
+                });
             }
             drained.await;
         }
@@ -180,6 +201,13 @@ impl Drop for Room<'_> {
         queue.reserved = queue.reserved.saturating_sub(self.bytes);
         drop(queue);
         self.shared.drained.notify_waiters();
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut queue = self.shared.queue();
+        queue.waiting = queue.waiting.saturating_sub(self.bytes);
     }
 }
 

@@ -179,8 +179,18 @@ impl Open<'_> {
         }
     }
 
+    /// Whether a response has an event when it starts, and one when it is complete.
+    pub fn stages_of(&self, answered: &Result<Answer>, is_watch: bool) -> (bool, bool) {
+        match self.audit.policy() {
+            None => (is_watch, !is_watch),
+            // As in Kubernetes, a failed authentication has no other event.
+            Some(_) if self.is_unauthenticated(answered) => (true, false),
+            Some(_) => (self.notes.is_long_running(), true),
+        }
+    }
+
     /// Whether authentication failed.
-    pub fn is_unauthenticated(&self, answered: &Result<Answer>) -> bool {
+    fn is_unauthenticated(&self, answered: &Result<Answer>) -> bool {
         let code = answered.as_ref().err().map(|error| error.code);
         self.notes.principal.is_none() && code == Some(401)
     }

@@ -6,6 +6,7 @@ use http::{Method, Request, StatusCode};
 
 use super::*;
 use crate::codec::body::Body;
+use crate::pipeline::audit::backend::Encoded;
 use crate::pipeline::audit::{Policy, Sink};
 
 #[derive(Clone, Default)]
@@ -15,6 +16,20 @@ impl Write for Kept {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A disk that blocks until the test drops the other end.
+struct Blocked(std::sync::mpsc::Receiver<()>, Kept);
+
+impl Write for Blocked {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.recv().ok();
+        self.1.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -65,6 +80,11 @@ async fn events(
     let (id, peer) = (HeaderValue::from_static("a"), Peer::default());
     end(Record::begin(Some(&audit), &id, &peer, &parts, &route).await).await;
     audit.close().await;
+    stages(&kept)
+}
+
+/// Returns stages and codes of written events.
+fn stages(kept: &Kept) -> Vec<(String, Option<u64>)> {
     let text = kept.0.lock().unwrap().clone();
     let lines = text
         .split(|byte| *byte == b'\n')
@@ -134,4 +154,49 @@ async fn policy_decides_the_stages() {
     assert_eq!(events(fewer, PODS, panics).await, []);
     let fewest = policy(", omitStages: [ResponseStarted, ResponseComplete]");
     assert_eq!(events(Some(&fewest), WATCH, ok).await, []);
+}
+
+#[tokio::test]
+async fn event_is_written_if_the_client_leaves_while_it_waits_for_room() {
+    let text = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Request}]\n";
+    for (path, expected) in [
+        (PODS, expected(&[("ResponseComplete", 200)])),
+        // The first event waits, so that the second is not the real one.
+        (
+            WATCH,
+            expected(&[("ResponseStarted", 200), ("ResponseComplete", 499)]),
+        ),
+    ] {
+        let (kept, (go, blocked)) = (Kept::default(), std::sync::mpsc::channel());
+        let sink = Sink::to(Blocked(blocked, kept.clone())).unwrap();
+        let policy = Policy::parse(text).unwrap();
+        let audit = Arc::new(Audit::new(Some(policy)).with_log(sink, None));
+        let agent = "x".repeat(100 << 10);
+        let request = Request::builder().uri(path).header("user-agent", "a");
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        let route = crate::pipeline::route::route(&Method::GET, parts.uri.path(), path == WATCH);
+        let (id, peer) = (HeaderValue::from_static("a"), Peer::default());
+        let mut record = Record::begin(Some(&audit), &id, &peer, &parts, &route).await;
+        record.note(|notes| {
+            notes.responded = body::capture(
+                Media::Json,
+                format!("\"{agent}\"").as_bytes(),
+                ObjectKind::default(),
+                false,
+            );
+        });
+        // The thread holds the first, and the second fills the queue.
+        audit.push(&Encoded::whole(vec![b'\n'; 5 << 20]));
+        audit.room().await;
+        audit.push(&Encoded::whole(vec![b'\n'; 5 << 20]));
+        {
+            let answer = Answer::new(StatusCode::OK, Body::empty());
+            let mut answered = std::pin::pin!(record.answered(Ok(answer)));
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(answered.as_mut().poll(&mut context).is_pending());
+        }
+        drop(go);
+        audit.close().await;
+        assert_eq!(stages(&kept), expected, "{path}");
+    }
 }

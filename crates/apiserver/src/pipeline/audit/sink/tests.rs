@@ -114,6 +114,35 @@ async fn slow_disk_delays_requests_and_loses_no_events() {
     sink.room().await;
 }
 
+#[tokio::test]
+async fn lines_that_wait_for_room_are_bounded() {
+    let (go, held) = mpsc::channel();
+    let slow = Slow {
+        go: held,
+        written: Arc::default(),
+    };
+    let sink = Sink::to(slow).unwrap();
+    // The thread holds the first, and the second fills the queue.
+    sink.push(&vec![b'\n'; MAX_QUEUED_BYTES]);
+    sink.room().await;
+    sink.push(&vec![b'\n'; MAX_QUEUED_BYTES]);
+    let half = MAX_WAITING_BYTES / 2;
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    {
+        let mut first = pin!(sink.reserve(half));
+        assert!(first.as_mut().poll(&mut context).is_pending());
+        assert!(first.as_mut().poll(&mut context).is_pending());
+        let mut second = pin!(sink.reserve(half));
+        assert!(second.as_mut().poll(&mut context).is_pending());
+        assert!(sink.reserve(1).await.is_none());
+    }
+    // Those that are cancelled count no more.
+    let mut third = pin!(sink.reserve(half));
+    assert!(third.as_mut().poll(&mut context).is_pending());
+    drop(go);
+    assert!(third.await.is_some());
+}
+
 async fn until(mut holds: impl FnMut() -> bool) {
     let waiting = async {
         while !holds() {
