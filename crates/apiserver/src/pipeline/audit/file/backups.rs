@@ -93,6 +93,9 @@ fn parts(log: &Path) -> (String, String) {
 }
 
 /// Removes backups beyond the limits and compresses the others, if that is wanted.
+///
+/// Files are removed first, because compressing needs room on the disk. An error about one file
+/// does not keep the others; the first one is returned.
 pub fn clean(log: &Path, rotation: &Rotation, now: Timestamp) -> io::Result<()> {
     let backups = list(log)?;
     let max = match rotation.max_backups {
@@ -100,21 +103,29 @@ pub fn clean(log: &Path, rotation: &Rotation, now: Timestamp) -> io::Result<()> 
         max => max,
     };
     let oldest = rotation.max_age.and_then(|age| now.checked_sub(age).ok());
-    for (index, backup) in backups.iter().enumerate() {
-        let is_old = oldest.is_some_and(|oldest| backup.rotated < oldest);
-        if index >= max || is_old {
-            fs::remove_file(&backup.path)?;
-        } else if rotation.compress && !backup.compressed {
-            compress(&backup.path)?;
-        } else if backup.compressed {
-            // The server ended after it had compressed the file and before it removed it.
-            let plain = backup.path.with_extension("");
-            if plain.exists() {
-                fs::remove_file(plain)?;
-            }
-        }
+    let is_old = |backup: &Backup| oldest.is_some_and(|oldest| backup.rotated < oldest);
+    let of = |(index, backup): (usize, &Backup)| index >= max || is_old(backup);
+    let (removed, kept): (Vec<_>, Vec<_>) = backups.iter().enumerate().partition(|one| of(*one));
+    let mut result = Ok(());
+    for (_, backup) in removed {
+        result = result.and(remove_if_present(&backup.path));
     }
-    Ok(())
+    for (_, backup) in kept {
+        result = result.and(match backup.compressed {
+            // The server ended after it had compressed the file and before it removed it.
+            true => remove_if_present(&backup.path.with_extension("")),
+            false if rotation.compress => compress(&backup.path),
+            false => Ok(()),
+        });
+    }
+    result
+}
+
+fn remove_if_present(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
 }
 
 /// Compresses a file. It is replaced in one step, so that a killed server leaves it as it was.
@@ -125,16 +136,24 @@ fn compress(path: &Path) -> io::Result<()> {
         PathBuf::from(name)
     };
     let (partial, compressed) = (named(PARTIAL), named(COMPRESSED));
+    if let Err(error) = compress_to(path, &partial) {
+        // What there is of it only takes room.
+        remove_if_present(&partial)?;
+        return Err(error);
+    }
+    fs::rename(&partial, &compressed)?;
+    fs::remove_file(path)
+}
+
+fn compress_to(path: &Path, partial: &Path) -> io::Result<()> {
     let mut plain = File::open(path)?;
     let mode = plain.metadata()?.permissions().mode();
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(true);
-    let file = file.mode(mode & 0o777).open(&partial)?;
+    let file = file.mode(mode & 0o777).open(partial)?;
     let mut encoder = GzEncoder::new(file, Compression::default());
     io::copy(&mut plain, &mut encoder)?;
-    encoder.finish()?.sync_all()?;
-    fs::rename(&partial, &compressed)?;
-    fs::remove_file(path)
+    encoder.finish()?.sync_all()
 }
 
 #[cfg(test)]
@@ -236,5 +255,32 @@ mod tests {
             expected.sort_unstable();
             assert_eq!(names(folder.path()), expected, "{rotation:?}");
         }
+    }
+
+    #[test]
+    fn old_files_are_removed_although_others_cannot_be_compressed() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("audit.log");
+        let [oldest, middle, newest] = ["14", "15", "16"].map(|day| {
+            folder
+                .path()
+                .join(format!("audit-2026-11-{day}T00-00-00.000.log"))
+        });
+        fs::write(&oldest, "oldest").unwrap();
+        fs::write(&middle, "middle").unwrap();
+        // Opens, and cannot be read: like a disk that fails in the middle.
+        fs::create_dir(&newest).unwrap();
+        let rotation = Rotation {
+            max_bytes: 1,
+            max_backups: 2,
+            max_age: None,
+            compress: true,
+        };
+        clean(&log, &rotation, at("2026-11-17T00:00:00Z")).unwrap_err();
+        let expected = [
+            "audit-2026-11-15T00-00-00.000.log.gz",
+            "audit-2026-11-16T00-00-00.000.log",
+        ];
+        assert_eq!(names(folder.path()), expected);
     }
 }
