@@ -40,6 +40,7 @@ pub async fn answer(
     if asked.is_own {
         let created = created(registry, space).await?;
         asked.since = asked.since.max(Some(created));
+        asked.received_since = Some(created);
     }
     let read = || audit::read(log, &asked);
     let found = cpu_bound::run_with_seat(flow_control, &principal.home, read).await?;
@@ -78,6 +79,8 @@ fn parse(query: &Query, space: &Space, principal: &Principal) -> Result<EventQue
         }
         (None, Some(time)) => Some(parse_time(time).ok_or_else(|| invalid("sinceTime", time))?),
     };
+    let until =
+        text("untilTime").map(|time| parse_time(time).ok_or_else(|| invalid("untilTime", time)));
     // The system may also ask about tenants that are deleted.
     let named = text("space").filter(|_| *space == Space::System);
     let space = match named {
@@ -88,6 +91,8 @@ fn parse(query: &Query, space: &Space, principal: &Principal) -> Result<EventQue
         space,
         is_own,
         since,
+        until: until.transpose()?,
+        received_since: None,
         user: text("user").map(str::to_owned),
         verb: text("verb").map(str::to_owned),
         limit,
@@ -128,8 +133,13 @@ fn list(found: FoundEvents, server: &str) -> Answer {
     match found.is_partial {
         false => answer,
         true => {
-            let warning =
-                format!("only the newest {count} events are shown; ask for fewer, or filter them");
+            let warning = match found.read_back_to {
+                None => format!("only {count} events are shown; there may be more"),
+                Some(time) => format!(
+                    "only the newest {count} events are shown; the log was read back to {time}: \
+                     for older events, ask with untilTime={time}"
+                ),
+            };
             answer.warned([warning])
         }
     }

@@ -25,6 +25,10 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration::parse)]
     since: Duration,
 
+    /// Time of the newest events, such as 2026-11-17T08:30:00Z, to read on where a warning said
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
+
     /// Only requests of this user
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
@@ -83,7 +87,11 @@ pub async fn run(server: &Server, args: Args) -> Result<(), Failure> {
 fn path(args: &Args, begin: &str) -> String {
     let seconds = args.since.as_secs().max(1);
     let mut path = format!("{begin}sinceSeconds={seconds}&limit={}", args.limit);
-    for (parameter, value) in [("user", &args.user), ("verb", &args.verb)] {
+    for (parameter, value) in [
+        ("untilTime", &args.until),
+        ("user", &args.user),
+        ("verb", &args.verb),
+    ] {
         if let Some(value) = value {
             path.push_str(&format!("&{parameter}={}", escape(value)));
         }

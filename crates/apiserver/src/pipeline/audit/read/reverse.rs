@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::Path;
 
 /// Reads lines from the end of a file to its beginning.
 pub struct ReverseLines {
@@ -19,17 +18,16 @@ pub struct ReverseLines {
 const BLOCK_BYTES: u64 = 256 << 10;
 
 impl ReverseLines {
-    /// Opens a file. A line that is longer than `max_line` ends the reading.
-    pub fn open(path: &Path, max_line: usize) -> io::Result<Self> {
-        let mut file = File::open(path)?;
-        let position = file.seek(SeekFrom::End(0))?;
-        Ok(Self {
+    /// Reads a file before `end`, where a line ends. A line that is longer than `max_line` ends
+    /// the reading.
+    pub fn before(file: File, end: u64, max_line: usize) -> Self {
+        Self {
             file,
-            position,
+            position: end,
             text: Vec::new(),
             end: 0,
             max_line,
-        })
+        }
     }
 
     /// Returns the line before the last one that was returned.
@@ -74,6 +72,12 @@ fn trimmed(line: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
+    fn lines_of(path: &std::path::Path, max_line: usize) -> ReverseLines {
+        let file = File::open(path).unwrap();
+        let end = file.metadata().unwrap().len();
+        ReverseLines::before(file, end, max_line)
+    }
+
     #[test]
     fn lines_are_returned_from_the_last_to_the_first() {
         let folder = tempfile::tempdir().unwrap();
@@ -91,14 +95,14 @@ mod tests {
             ),
         ] {
             std::fs::write(&path, &text).unwrap();
-            let mut lines = ReverseLines::open(&path, 1 << 20).unwrap();
+            let mut lines = lines_of(&path, 1 << 20);
             let mut found = Vec::new();
             while let Some(line) = lines.next_line().unwrap() {
                 found.push(String::from_utf8(line.to_vec()).unwrap());
             }
             assert_eq!(found, expected, "{} bytes", text.len());
         }
-        let mut lines = ReverseLines::open(&path, 1 << 10).unwrap();
+        let mut lines = lines_of(&path, 1 << 10);
         assert_eq!(lines.next_line().unwrap(), None);
     }
 }

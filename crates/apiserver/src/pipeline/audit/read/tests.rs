@@ -22,6 +22,7 @@ fn line(second: i64, by: &str, space: &str, user: &str) -> String {
         "userAgent": "kubectl",
         "requestObject": {"insula.dev/space": "acme"},
         "responseStatus": {"code": 403, "message": "User \"root\" cannot"},
+        "requestReceivedTimestamp": time.print(Precision::Micros),
         "stageTimestamp": time.print(Precision::Micros),
         "annotations": {
             "authorization.k8s.io/reason": "RBAC: allowed by ClusterRoleBinding \"x\"",
@@ -37,6 +38,8 @@ fn query(space: &str, is_own: bool) -> EventQuery {
         space: Space::parse(space).unwrap(),
         is_own,
         since: None,
+        until: None,
+        received_since: None,
         user: None,
         verb: None,
         limit: 100,
@@ -158,6 +161,7 @@ fn tenant_sees_its_own_users_and_only_that_the_system_acted() {
             "verb": "list",
             "user": {"username": "system"},
             "responseStatus": {"code": 403},
+            "requestReceivedTimestamp": "2001-09-09T01:46:43.000000Z",
             "stageTimestamp": "2001-09-09T01:46:43.000000Z",
             "annotations": {"insula.dev/space": "acme", "insula.dev/tenant": "system"},
         })
@@ -239,4 +243,155 @@ fn body_that_no_parser_takes_hides_no_event() {
         assert!(!found.is_partial);
         assert_eq!(found.events[0]["user"]["username"], "ann");
     }
+}
+
+#[test]
+fn compressed_file_beyond_the_limit_leaves_no_gap() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("audit.log");
+    std::fs::write(&log, line(9, "acme", "acme", "ann")).unwrap();
+    let old = File::create(folder.path().join("audit-2001-09-09T01-46-48.000.log.gz")).unwrap();
+    let mut old = GzEncoder::new(old, Compression::default());
+    old.write_all(line(1, "acme", "acme", "ann").as_bytes())
+        .unwrap();
+    let others = line(2, "globex", "globex", "gus").repeat(1000);
+    for _ in 0..=usize::try_from(MAX_OWN_READ_BYTES).unwrap() / others.len() {
+        old.write_all(others.as_bytes()).unwrap();
+    }
+    old.write_all(line(8, "acme", "acme", "ann").as_bytes())
+        .unwrap();
+    old.finish().unwrap();
+    let own = read(&log, &query("acme", true)).unwrap();
+    // Without event 8, event 1 would seem to be the one before event 9.
+    assert_eq!(ids(&own), ["9"]);
+    assert!(own.is_partial);
+}
+
+#[test]
+fn tenant_does_not_see_why_the_system_was_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("audit.log");
+    let mut event: Value = serde_json::from_str(&line(1, "system", "acme", "root")).unwrap();
+    event["responseStatus"] = json!({
+        "code": 422, "reason": "Invalid", "status": "Failure", "metadata": {},
+        "details": {"causes": [{"message": "secret"}]},
+    });
+    event["annotations"]["hook.example/k"] = "secret".into();
+    event["annotations"]["authorization.k8s.io/decision"] = "allow".into();
+    std::fs::write(&log, format!("{event}\n")).unwrap();
+    let found = read(&log, &query("acme", true)).unwrap();
+    let shown = &found.events[0];
+    assert!(!shown.to_string().contains("secret"), "{shown}");
+    assert_eq!(
+        shown["responseStatus"],
+        json!({"code": 422, "reason": "Invalid", "status": "Failure"})
+    );
+    assert_eq!(
+        shown["annotations"]["authorization.k8s.io/decision"],
+        "allow"
+    );
+}
+
+#[test]
+fn log_that_is_rotated_meanwhile_is_read_once_and_in_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("audit.log");
+    std::fs::write(&log, line(1, "acme", "acme", "ann")).unwrap();
+    let rotated = folder.path().join("audit-2001-09-09T01-47-00.000.log");
+    let opened = File::open(&log).unwrap();
+    std::fs::rename(&log, &rotated).unwrap();
+    std::fs::write(&log, line(2, "acme", "acme", "ann")).unwrap();
+    // Opened before the rotation, listed after it.
+    let query = query("acme", false);
+    let found = read_from(opened, &log, &query).unwrap();
+    assert_eq!(ids(&found), ["1"]);
+    assert_eq!(ids(&read(&log, &query).unwrap()), ["1", "2"]);
+    // Between the two steps of a rotation there is no log.
+    std::fs::remove_file(&log).unwrap();
+    assert_eq!(ids(&read(&log, &query).unwrap()), ["1"]);
+}
+
+fn at(second: i64) -> Option<Time> {
+    Some(Time {
+        seconds: 1_000_000_000 + second,
+        nanos: 0,
+    })
+}
+
+#[test]
+fn questions_read_on_from_where_the_last_one_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = rotated_log(folder.path());
+    let mut query = EventQuery {
+        limit: 7,
+        ..query("acme", true)
+    };
+    let mut seen = Vec::new();
+    loop {
+        let found = read(&log, &query).unwrap();
+        let ids: Vec<String> = ids(&found).iter().map(|id| (*id).to_owned()).collect();
+        seen.splice(0..0, ids);
+        let Some(next) = found.read_back_to else {
+            break;
+        };
+        query.until = insula_kinds::time::parse(&next, Precision::Seconds).ok();
+    }
+    let expected: Vec<String> = (0..30).map(|id| id.to_string()).collect();
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn events_behind_those_of_a_neighbour_are_in_reach() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("audit.log");
+    let first = line(1, "acme", "acme", "ann");
+    let others = line(200, "globex", "globex", "gus").repeat(1000);
+    let many = usize::try_from(MAX_OWN_READ_BYTES).unwrap() / others.len() + 1;
+    std::fs::write(&log, first + &others.repeat(many)).unwrap();
+    let own = read(&log, &query("acme", true)).unwrap();
+    assert!(own.is_partial && own.events.is_empty());
+    assert_eq!(
+        own.read_back_to.unwrap(),
+        at(200).unwrap().print(Precision::Micros)
+    );
+    let query = EventQuery {
+        until: at(100),
+        ..query("acme", true)
+    };
+    let own = read(&log, &query).unwrap();
+    assert_eq!(ids(&own), ["1"]);
+    assert!(!own.is_partial);
+}
+
+#[test]
+fn request_of_an_earlier_tenant_that_ends_later_is_not_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("audit.log");
+    let mut event: Value = serde_json::from_str(&line(1, "acme", "acme", "old")).unwrap();
+    event["stageTimestamp"] = at(20).unwrap().print(Precision::Micros).into();
+    let lines = format!("{}{event}\n", line(11, "acme", "acme", "ann"));
+    std::fs::write(&log, lines).unwrap();
+    let query = EventQuery {
+        since: at(10),
+        received_since: at(10),
+        ..query("acme", true)
+    };
+    assert_eq!(ids(&read(&log, &query).unwrap()), ["11"]);
+}
+
+#[test]
+fn tenant_does_not_see_annotations_of_the_systems_webhooks() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("audit.log");
+    let mut event: Value = serde_json::from_str(&line(1, "acme", "acme", "ann")).unwrap();
+    event["annotations"]["s.ex.io/k"] = "systems".into();
+    event["annotations"]["w.ex.io/k"] = "own".into();
+    event["annotations"]["insula.dev/system-annotations"] = r#"["s.ex.io/k"]"#.into();
+    std::fs::write(&log, format!("{event}\n")).unwrap();
+    let found = read(&log, &query("acme", true)).unwrap();
+    let own = &found.events[0]["annotations"];
+    assert_eq!(own["w.ex.io/k"], "own");
+    assert!(!own.to_string().contains("s.ex.io"), "{own}");
+    let found = read(&log, &query("acme", false)).unwrap();
+    assert_eq!(found.events[0], event);
 }

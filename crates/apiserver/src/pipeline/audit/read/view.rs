@@ -15,6 +15,13 @@ const CALLER_MEMBERS: [&str; 6] = [
     "userAgent",
 ];
 
+/// The annotation with the keys of the system's annotations.
+const SYSTEM_KEYS: &str = "insula.dev/system-annotations";
+
+/// The members of a response's status that say nothing about the caller, its rights, or what it
+/// sent: messages and causes may repeat that.
+const STATUS_MEMBERS: [&str; 3] = ["code", "reason", "status"];
+
 /// Returns an event of a space, or `None` if it is not about the space.
 ///
 /// The system sees requests in the space and requests of the tenant's users. The tenant sees the
@@ -27,7 +34,10 @@ pub fn shown(event: Value, space: &Space, is_own: bool) -> Option<Value> {
     let by = annotations["insula.dev/tenant"].as_str();
     let is_within = annotations["insula.dev/space"] == name;
     if by == Some(name) {
-        return Some(event);
+        return Some(match is_own {
+            true => without_system_annotations(event),
+            false => event,
+        });
     }
     match (is_within, is_own) {
         (false, _) => None,
@@ -47,6 +57,22 @@ pub fn without_bodies(mut event: Value) -> Value {
     event
 }
 
+/// Removes the annotations of the system's webhooks and policies, which describe these.
+fn without_system_annotations(mut event: Value) -> Value {
+    let Some(annotations) = event.get_mut("annotations").and_then(Value::as_object_mut) else {
+        return event;
+    };
+    let keys = annotations.remove(SYSTEM_KEYS);
+    let keys: Option<Vec<String>> = keys
+        .as_ref()
+        .and_then(Value::as_str)
+        .and_then(|keys| serde_json::from_str(keys).ok());
+    for key in keys.into_iter().flatten() {
+        annotations.remove(&key);
+    }
+    event
+}
+
 /// Removes what describes a caller of the system.
 fn reduced(mut event: Value) -> Value {
     if let Some(members) = event.as_object_mut() {
@@ -59,14 +85,19 @@ fn reduced(mut event: Value) -> Value {
         let path = uri.split('?').next().unwrap_or_default().to_owned();
         event["requestURI"] = path.into();
     }
-    // Both name the caller, or the bindings that give it its rights.
-    for (object, member) in [
-        ("annotations", "authorization.k8s.io/reason"),
-        ("responseStatus", "message"),
-    ] {
-        if let Some(object) = event.get_mut(object).and_then(Value::as_object_mut) {
-            object.remove(member);
-        }
-    }
+    keep(&mut event, "responseStatus", |name| {
+        STATUS_MEMBERS.contains(&name)
+    });
+    keep(&mut event, "annotations", |name| {
+        let is_ours = name.starts_with("insula.dev/") && name != SYSTEM_KEYS;
+        is_ours || name == "authorization.k8s.io/decision"
+    });
     event
+}
+
+/// Removes the members of an object of the event that are not kept.
+fn keep(event: &mut Value, object: &str, is_kept: impl Fn(&str) -> bool) {
+    if let Some(members) = event.get_mut(object).and_then(Value::as_object_mut) {
+        members.retain(|name, _| is_kept(name));
+    }
 }
