@@ -9,6 +9,7 @@ use insula_ownership::managers::agent;
 
 use crate::flow_control::cpu_bound;
 use crate::flow_control::{FlowControl, Seat, Work};
+use crate::request::annotations::{Annotation, AnnotationOwner, Annotations};
 use crate::request::negotiate;
 use crate::request::query::Query;
 use crate::status::Result;
@@ -28,7 +29,7 @@ pub struct RequestContext {
 #[derive(Debug, Default)]
 struct Notes {
     warnings: Vec<String>,
-    annotations: Vec<(String, String)>,
+    annotations: Annotations,
 }
 
 /// The seat of a request, and what is needed to acquire it again.
@@ -41,9 +42,9 @@ struct HeldSeat {
     seat: Option<Seat>,
 }
 
-/// The most warnings, and the most audit annotations, that are kept of one request: a space may
-/// have any number of webhooks and policies.
-const MAX_NOTES: usize = 64;
+/// The most warnings that are kept of one request: a space may have any number of webhooks and
+/// policies.
+const MAX_WARNINGS: usize = 64;
 
 impl RequestContext {
     /// The context of a request with this query and these headers.
@@ -77,20 +78,35 @@ impl RequestContext {
     pub fn warn(&self, warnings: impl IntoIterator<Item = String>) {
         let mut notes = self.notes();
         for warning in warnings {
-            if notes.warnings.len() < MAX_NOTES && !notes.warnings.contains(&warning) {
+            if notes.warnings.len() < MAX_WARNINGS && !notes.warnings.contains(&warning) {
                 notes.warnings.push(warning);
             }
         }
     }
 
-    /// Adds annotations of the audit event. The first value of a key stays.
-    pub fn annotate(&self, annotations: impl IntoIterator<Item = (String, String)>) {
+    /// Adds annotations of the audit event with keys that the server chose.
+    pub fn annotate(
+        &self,
+        owner: AnnotationOwner,
+        annotations: impl IntoIterator<Item = (String, String)>,
+    ) {
         let mut notes = self.notes();
         for (key, value) in annotations {
-            let known = notes.annotations.iter().any(|(known, _)| *known == key);
-            if notes.annotations.len() < MAX_NOTES && !known {
-                notes.annotations.push((key, value));
-            }
+            notes.annotations.add(Annotation { key, value, owner });
+        }
+    }
+
+    /// Adds annotations of the audit event with keys that their owner chose. Those that only the
+    /// server may have are left out.
+    pub fn annotate_configured(
+        &self,
+        owner: AnnotationOwner,
+        annotations: impl IntoIterator<Item = (String, String)>,
+    ) {
+        let mut notes = self.notes();
+        for (key, value) in annotations {
+            let annotation = Annotation { key, value, owner };
+            notes.annotations.add_configured(annotation);
         }
     }
 
@@ -100,8 +116,8 @@ impl RequestContext {
     }
 
     /// Takes the annotations of the audit event.
-    pub fn take_annotations(&self) -> Vec<(String, String)> {
-        std::mem::take(&mut self.notes().annotations)
+    pub fn take_annotations(&self) -> Vec<Annotation> {
+        self.notes().annotations.take()
     }
 
     /// Acquires a seat for the work. It is held until [`release_seat`](Self::release_seat).
@@ -222,11 +238,8 @@ mod tests {
     }
 
     #[test]
-    fn first_value_of_an_annotation_stays_and_warnings_are_kept_once() {
+    fn warnings_are_kept_once() {
         let context = RequestContext::default();
-        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-        context.annotate([pair("a", "1"), pair("a", "2"), pair("b", "3")]);
-        assert_eq!(context.take_annotations(), [pair("a", "1"), pair("b", "3")]);
         context.warn(["w".to_owned(), "w".to_owned()]);
         assert_eq!(context.take_warnings(), ["w"]);
     }

@@ -1,6 +1,6 @@
 //! Which spaces' webhooks are called for which objects.
 
-use insula_testkit::server::{Client, Setup, TestServer, loopback};
+use insula_testkit::server::{Audit, Client, Setup, TestServer, loopback};
 use insula_testkit::webhook::{FakeWebhook, Reply};
 use serde_json::{Value, json};
 
@@ -87,6 +87,52 @@ async fn system_webhooks_see_tenants_objects_only_if_annotated() -> anyhow::Resu
         .await?
         .json();
     assert_eq!(seen["items"].as_array().map(Vec::len), Some(1));
+    Ok(())
+}
+
+#[tokio::test]
+async fn tenant_webhook_neither_hides_nor_forges_the_systems_annotations() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("audit.log");
+    let setup = Setup {
+        audit: Some(Audit::File(path)),
+        egress: loopback(),
+        ..Setup::default()
+    };
+    let server = TestServer::start_with(setup).await?;
+    let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
+    let many: serde_json::Map<String, Value> = (0..100)
+        .map(|index| (format!("k{index}"), "v".into()))
+        .chain([("round_0_index_9".to_owned(), "forged".into())])
+        .collect();
+    let reply =
+        |annotations| Reply::Response(json!({"allowed": true, "auditAnnotations": annotations}));
+    let own = FakeWebhook::start(reply(Value::Object(many))).await?;
+    let others = FakeWebhook::start(reply(json!({"k": "systems"}))).await?;
+    let forger = "mutation.webhook.admission.k8s.io";
+    let hooks = [everything(&own, "w.ex.io"), everything(&own, forger)];
+    configure(&tenant, "mutating", "c", &hooks).await?;
+    let hooks = [everything(&others, "s.ex.io")];
+    publish(&system, "validating", &hooks, json!("true")).await?;
+    let created = tenant.post(MAPS, &map("m")).await?;
+    assert_eq!(created.status, 201, "{}", created.text());
+    let annotations = async |client: &Client| -> anyhow::Result<Value> {
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        loop {
+            let found = client.get("/tenants/t1/audit?verb=create").await?.json();
+            let mut items = found["items"].as_array().into_iter().flatten();
+            let id = created.header("audit-id");
+            if let Some(event) = items.find(|event| event["auditID"] == id) {
+                return Ok(event["annotations"].clone());
+            }
+            anyhow::ensure!(std::time::Instant::now() < deadline, "{found}");
+            tokio::task::yield_now().await;
+        }
+    };
+    let all = annotations(&system).await?;
+    assert_eq!(all["s.ex.io/k"], "systems", "{all}");
+    assert_eq!(all["w.ex.io/k1"], "v", "{all}");
+    assert_eq!(all.get(format!("{forger}/round_0_index_9")), None, "{all}");
     Ok(())
 }
 

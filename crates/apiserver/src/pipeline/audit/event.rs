@@ -19,6 +19,7 @@ use super::policy::{Level, Stage};
 use super::record::{Decision, Notes, ReceivedRequest};
 use super::uri;
 use crate::pipeline::authorize::attributes;
+use crate::request::annotations::{Annotation, AnnotationOwner};
 use crate::status::StatusError;
 
 /// How a request ended.
@@ -155,6 +156,10 @@ struct Annotations<'a> {
     #[serde(rename = "insula.dev/tenant")]
     #[serde(skip_serializing_if = "Option::is_none")]
     tenant: Option<&'a str>,
+    /// The keys of the system's annotations, as a list in JSON: values are texts.
+    #[serde(rename = "insula.dev/system-annotations")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system_keys: Option<String>,
     /// Annotations of admission plugins, which cannot have the names of the others.
     #[serde(flatten)]
     others: BTreeMap<Cow<'a, str>, Cow<'a, str>>,
@@ -372,18 +377,31 @@ fn annotations(notes: &Notes, truncated: bool) -> Annotations<'_> {
             Spaces::One(space) => called(space),
         }),
         tenant: notes.principal.as_ref().map(|who| called(&who.home)),
+        system_keys: system_keys(notes).and_then(|keys| serde_json::to_string(&keys).ok()),
         others: notes.annotations.iter().filter_map(other).collect(),
     }
 }
 
 /// Returns a truncated annotation of an admission plugin, unless its name is reserved.
-fn other((key, value): &(String, String)) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
+fn other(annotation: &Annotation) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
     let ours = ["authorization.k8s.io/", "audit.k8s.io/", "insula.dev/"];
-    if ours.iter().any(|prefix| key.starts_with(prefix)) {
+    if ours.iter().any(|prefix| annotation.key.starts_with(prefix)) {
         return None;
     }
     let short = |text| cut(Cow::Borrowed(text), MAX_TEXT_BYTES);
-    Some((short(key.as_str()), short(value.as_str())))
+    Some((short(&annotation.key), short(&annotation.value)))
+}
+
+/// Returns the keys of the system's annotations, which the tenant does not see.
+fn system_keys(notes: &Notes) -> Option<Vec<Cow<'_, str>>> {
+    // A tenant sees no annotations of the system's own requests.
+    let home = &notes.principal.as_ref()?.home;
+    let of_system = notes
+        .annotations
+        .iter()
+        .filter(|one| *home != Space::System && one.owner == AnnotationOwner::System);
+    let keys: Vec<_> = of_system.filter_map(other).map(|(key, _)| key).collect();
+    (!keys.is_empty()).then_some(keys)
 }
 
 fn called(space: &Space) -> &str {

@@ -27,6 +27,7 @@ use crate::codec::view;
 use crate::pipeline::authenticate::Peer;
 use crate::pipeline::impersonate::Acting;
 use crate::pipeline::route::{Document, Route, Target};
+use crate::request::annotations::Annotation;
 use crate::request::negotiate::{self, Accepted, Media};
 use crate::status::{Result, StatusError};
 
@@ -217,7 +218,7 @@ impl<'a> Record<'a> {
     }
 
     /// Records the annotations of admission plugins.
-    pub fn annotated(&mut self, annotations: Vec<(String, String)>) {
+    pub fn annotated(&mut self, annotations: Vec<Annotation>) {
         self.note(|notes| notes.annotations = annotations);
     }
 

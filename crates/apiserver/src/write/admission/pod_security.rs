@@ -18,6 +18,7 @@ use super::Admission;
 use super::lifecycle::Lifecycle;
 use crate::pipeline::authorize::Caller;
 use crate::registry::{Address, Registry, namespace_address};
+use crate::request::annotations::AnnotationOwner;
 use crate::status::{Result, StatusError};
 
 /// Whether the write is of a pod, of one of its controllers or of a namespace.
@@ -150,7 +151,8 @@ impl Write<'_> {
         let context = self.caller.context;
         context.warn(review.warnings);
         let annotations = review.annotations.into_iter();
-        context.annotate(annotations.map(|(key, value)| (key.to_owned(), value)));
+        let annotations = annotations.map(|(key, value)| (key.to_owned(), value));
+        context.annotate(AnnotationOwner::Server, annotations);
         let refuse = |why: String| {
             let (kind, name) = (self.address.of(), &self.address.name);
             Err(StatusError::not_allowed(kind, name, &why))

@@ -34,6 +34,7 @@ use crate::egress::{Call, MAX_RESPONSE_BYTES};
 use crate::pipeline::authorize::Caller;
 use crate::registry::resource::Resource;
 use crate::registry::{Address, Registry, namespace_address};
+use crate::request::annotations::AnnotationOwner;
 use crate::status::{Result, StatusError};
 use authorizer::CelAuthorizer;
 use insula_kinds::core_kind;
@@ -101,6 +102,13 @@ impl BodyKind {
 struct Hook {
     owner: Space,
     webhook: Arc<Webhook>,
+}
+
+impl Hook {
+    /// Returns the owner of the annotations about the webhook.
+    const fn annotates_as(&self) -> AnnotationOwner {
+        AnnotationOwner::of(&self.owner)
+    }
 }
 
 /// The fields of an admission request that are the same for every webhook and policy.
@@ -450,7 +458,7 @@ impl<'a> Attributes<'a> {
         let key = format!("mutation.webhook.admission.k8s.io/round_{round}_index_{index}");
         self.caller
             .context
-            .annotate([(key, annotation.to_string())]);
+            .annotate(hook.annotates_as(), [(key, annotation.to_string())]);
         mutated.map(Some)
     }
 
@@ -485,7 +493,8 @@ impl<'a> Attributes<'a> {
         match answer {
             Ok(mut answer) => {
                 context.warn(std::mem::take(&mut answer.warnings));
-                context.annotate(std::mem::take(&mut answer.annotations));
+                let annotations = std::mem::take(&mut answer.annotations);
+                context.annotate_configured(hook.annotates_as(), annotations);
                 match answer.refusal.take() {
                     Some(refusal) => Err(StatusError::not_admitted(refusal)),
                     None => Ok(Some(answer)),
@@ -499,7 +508,8 @@ impl<'a> Attributes<'a> {
                     "failed-open.{}.webhook.admission.k8s.io/round_{round}_index_{index}",
                     mode.as_str()
                 );
-                context.annotate([(key, hook.webhook.name.clone())]);
+                let name = hook.webhook.name.clone();
+                context.annotate(hook.annotates_as(), [(key, name)]);
                 Ok(None)
             }
         }

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::super::body::{Captured, SentBody};
 use crate::pipeline::authenticate::Peer;
 use crate::pipeline::route::{Objects, ResourcePath, Route, Target};
+use crate::request::annotations::Annotation;
 use crate::status::Result;
 
 /// The decision of the authorization.
@@ -49,7 +50,7 @@ pub struct Notes {
     pub decision: Option<Decision>,
     pub name: Option<String>,
     /// Annotations of admission plugins.
-    pub annotations: Vec<(String, String)>,
+    pub annotations: Vec<Annotation>,
     /// The objects of a path that is not served, if there is a policy.
     pub unserved: Option<Objects>,
     /// The details of a deletion's `Status`.

@@ -12,6 +12,8 @@ use super::version::{Equivalents, Versions};
 use super::{Attributes, CommonFields};
 use crate::registry::Address;
 use crate::registry::resource::Resource;
+use crate::request::annotations::AnnotationOwner;
+use crate::request::context::RequestContext;
 use crate::status::{Result, StatusError};
 use crate::write::strategy;
 use insula_cache::Stored;
@@ -26,6 +28,7 @@ pub(super) async fn evaluate(
     common: &CommonFields,
     versions: &Versions<'_>,
 ) -> Result<()> {
+    let context = attributes.caller.context;
     let mut decision = PolicyDecision::default();
     for (owner, configured) in attributes.configurations() {
         let from_system = owner != attributes.address.space;
@@ -41,13 +44,33 @@ pub(super) async fn evaluate(
                 policy,
             };
             evaluation.evaluate(&bindings, &mut decision).await?;
+            let annotations = std::mem::take(&mut decision.annotations);
+            annotate(context, &owner, policy, annotations);
         }
     }
-    let context = attributes.caller.context;
     context.warn(decision.warnings);
-    context.annotate(decision.annotations);
     let refusal = decision.refusal.map(StatusError::not_admitted);
     refusal.map_or(Ok(()), Err)
+}
+
+/// Adds the annotations of a policy: those of its expressions begin with its name.
+fn annotate(
+    context: &RequestContext,
+    owner: &Space,
+    policy: &Policy,
+    annotations: Vec<(String, String)>,
+) {
+    let owner = AnnotationOwner::of(owner);
+    let is_configured = |key: &str| {
+        let rest = key.strip_prefix(policy.name.as_str());
+        rest.is_some_and(|rest| rest.starts_with('/'))
+    };
+    for (key, value) in annotations {
+        match is_configured(&key) {
+            true => context.annotate_configured(owner, [(key, value)]),
+            false => context.annotate(owner, [(key, value)]),
+        }
+    }
 }
 
 /// The evaluation of one policy.
