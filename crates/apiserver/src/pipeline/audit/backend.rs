@@ -1,10 +1,12 @@
 //! The backends that events go to.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::body::Bodies;
+use super::line::Line;
 use super::policy::{Level, Policy};
 use super::sink::{Counts, Sink};
 use super::truncation::Truncation;
@@ -37,7 +39,7 @@ pub struct Stats {
     pub levels: [(&'static str, u64); 4],
     /// Requests that were rejected because a backend did not take their event.
     pub rejected: u64,
-    /// Events that are too large even without bodies.
+    /// Events that are too large even without bodies, and were reduced.
     pub oversized: u64,
     /// The counters of the log.
     pub log: Option<Counts>,
@@ -146,17 +148,16 @@ impl Audit {
             log: true,
             webhook: true,
         };
-        if let Some(log) = &self.log
-            && let Some(line) = self.fitting(&due.event, log.truncation)
-        {
-            log.write(line, due.event.bare.as_deref()).await;
+        if let Some(log) = &self.log {
+            let line = self.fitting(&due.event, log.truncation);
+            log.write(&line, due.event.bare.as_deref()).await;
         }
         due.log = false;
         let taken = match &self.webhook {
-            Some(webhook) => match self.fitting(&due.event, webhook.truncation()) {
-                Some(line) => webhook.deliver(line).await,
-                None => true,
-            },
+            Some(webhook) => {
+                let line = self.fitting(&due.event, webhook.truncation());
+                webhook.deliver(&line).await
+            }
             None => true,
         };
         due.webhook = false;
@@ -170,36 +171,37 @@ impl Audit {
     }
 
     fn push_to_log(&self, event: &Encoded) {
-        if let Some(log) = &self.log
-            && let Some(line) = self.fitting(event, log.truncation)
-        {
+        if let Some(log) = &self.log {
+            let line = self.fitting(event, log.truncation);
             let is_large = line.len() > LARGE_EVENT_BYTES && !log.sink.has_room();
-            let line = event.bare.as_deref().filter(|_| is_large).unwrap_or(line);
-            log.sink.push(line);
+            let bare = event.bare.as_deref().filter(|_| is_large);
+            log.sink.push(bare.unwrap_or(&line));
         }
     }
 
     fn push_to_webhook(&self, event: &Encoded) {
-        if let Some(webhook) = &self.webhook
-            && let Some(line) = self.fitting(event, webhook.truncation())
-        {
-            webhook.push(line);
+        if let Some(webhook) = &self.webhook {
+            webhook.push(&self.fitting(event, webhook.truncation()));
         }
     }
 
-    /// Returns the event within the limits of a backend. One that is too large is counted.
-    fn fitting<'a>(&self, event: &'a Encoded, truncation: Option<Truncation>) -> Option<&'a [u8]> {
+    /// Returns the event within the limits of a backend. One that is too large even without bodies
+    /// is counted, and reduced to the least that an event says: none is dropped.
+    fn fitting<'a>(&self, event: &'a Encoded, truncation: Option<Truncation>) -> Cow<'a, [u8]> {
         let Some(truncation) = truncation else {
-            return Some(&event.line);
+            return Cow::Borrowed(&event.line);
         };
         let versions = [Some(&event.line), event.bare.as_ref()];
         let fits = |line: &&Vec<u8>| line.len() <= truncation.max_event_bytes;
-        let fitting = versions.into_iter().flatten().find(fits);
-        if fitting.is_none() {
-            self.oversized.fetch_add(1, Ordering::Relaxed);
-            tracing::error!("audit event too large even after truncating");
+        if let Some(line) = versions.into_iter().flatten().find(fits) {
+            return Cow::Borrowed(line);
         }
-        fitting.map(Vec::as_slice)
+        if self.oversized.fetch_add(1, Ordering::Relaxed) == 0 {
+            tracing::error!("audit event too large even without bodies");
+        }
+        let smallest = event.bare.as_ref().unwrap_or(&event.line);
+        let minimal = Line::parse(smallest).and_then(|line| line.minimal());
+        minimal.map_or(Cow::Borrowed(smallest), Cow::Owned)
     }
 
     /// Closes the backends and waits until they have all events.

@@ -88,13 +88,13 @@ pub struct Event<'a> {
 #[derive(Default, Serialize)]
 struct User<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
-    username: &'a str,
+    username: Cow<'a, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    uid: Option<&'a str>,
+    uid: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    groups: &'a [String],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    extra: Option<&'a Extra>,
+    groups: Vec<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    extra: BTreeMap<Cow<'a, str>, Vec<Cow<'a, str>>>,
 }
 
 #[derive(Serialize)]
@@ -149,7 +149,7 @@ struct Annotations<'a> {
     decision: Option<&'static str>,
     #[serde(rename = "authorization.k8s.io/reason")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'a str>,
+    reason: Option<Cow<'a, str>>,
     #[serde(rename = "insula.dev/space")]
     #[serde(skip_serializing_if = "Option::is_none")]
     space: Option<&'a str>,
@@ -169,8 +169,16 @@ struct Annotations<'a> {
 /// before the object is looked up.
 const MAX_TEXT_BYTES: usize = 1024;
 
-/// The most bytes of a URI, which may contain long selectors.
+/// The most bytes of a URI, which may contain long selectors, and of the reason of a decision,
+/// which may contain the names of several objects.
 const MAX_URI_BYTES: usize = 4096;
+
+/// The most bytes of a user's groups, and of its extra fields. Tokens of identity providers may
+/// have any number of them.
+const MAX_LIST_BYTES: usize = 32 << 10;
+
+/// What a text counts besides its bytes.
+const TEXT_BYTES: usize = 8;
 
 /// The suffix of truncated texts, as in Kubernetes.
 const CUT: &str = "...TRUNCATED";
@@ -245,12 +253,43 @@ impl Annotations<'_> {
 }
 
 fn user(principal: &Principal) -> User<'_> {
+    let short = |text| cut(Cow::Borrowed(text), MAX_TEXT_BYTES);
     User {
-        username: &principal.user,
-        uid: principal.uid.as_deref(),
-        groups: &principal.groups,
-        extra: Some(&principal.extra).filter(|extra| !extra.is_empty()),
+        username: short(&principal.user),
+        uid: principal.uid.as_deref().map(short),
+        groups: bounded(&principal.groups, &mut { MAX_LIST_BYTES }),
+        extra: bounded_extra(&principal.extra),
     }
+}
+
+/// Returns texts up to a number of bytes, which is reduced by theirs, and marks what is left out.
+fn bounded<'a>(texts: &'a [String], left: &mut usize) -> Vec<Cow<'a, str>> {
+    let mut kept = Vec::with_capacity(texts.len().min(MAX_LIST_BYTES / TEXT_BYTES));
+    for text in texts {
+        let text = cut(Cow::Borrowed(text.as_str()), MAX_TEXT_BYTES);
+        let Some(rest) = left.checked_sub(text.len() + TEXT_BYTES) else {
+            kept.push(Cow::Borrowed(CUT));
+            break;
+        };
+        *left = rest;
+        kept.push(text);
+    }
+    kept
+}
+
+fn bounded_extra(extra: &Extra) -> BTreeMap<Cow<'_, str>, Vec<Cow<'_, str>>> {
+    let mut left = MAX_LIST_BYTES;
+    let mut kept = BTreeMap::new();
+    for (key, values) in extra {
+        let key = cut(Cow::Borrowed(key.as_str()), MAX_TEXT_BYTES);
+        let Some(rest) = left.checked_sub(key.len() + TEXT_BYTES) else {
+            kept.insert(Cow::Borrowed(CUT), Vec::new());
+            break;
+        };
+        left = rest;
+        kept.insert(key, bounded(values, &mut left));
+    }
+    kept
 }
 
 /// The metadata of a sent object that its reference has, too.
@@ -371,7 +410,7 @@ fn annotations(notes: &Notes, truncated: bool) -> Annotations<'_> {
     Annotations {
         truncated: truncated.then_some("true"),
         decision,
-        reason,
+        reason: reason.map(|reason| cut(Cow::Borrowed(reason), MAX_URI_BYTES)),
         space: notes.spaces.as_ref().map(|spaces| match spaces {
             Spaces::All => ALL,
             Spaces::One(space) => called(space),

@@ -7,13 +7,29 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// The members of an event that contain what a client sent or received.
 pub const BODIES: [&str; 2] = ["requestObject", "responseObject"];
 
 /// The annotation of an event that has lost its bodies.
 pub const TRUNCATED: &str = "audit.k8s.io/truncated";
+
+/// The annotation with the keys of the system's annotations.
+pub const SYSTEM_KEYS: &str = "insula.dev/system-annotations";
+
+/// The members of an event that it never loses, besides the user's name and the code.
+const MINIMAL: [&str; 9] = [
+    "kind",
+    "apiVersion",
+    "level",
+    "auditID",
+    "stage",
+    "verb",
+    "objectRef",
+    "requestReceivedTimestamp",
+    "stageTimestamp",
+];
 
 /// The members of an event in their order, as text.
 pub struct Line<'a>(Vec<(String, &'a RawValue)>);
@@ -56,6 +72,37 @@ impl<'a> Line<'a> {
         line.extend_from_slice(b"\"annotations\":");
         serde_json::to_writer(&mut line, &self.truncated_annotations()).ok()?;
         line.extend_from_slice(b"}\n");
+        Some(line)
+    }
+
+    /// Returns the event with no more than who did what to which object, when, and with which
+    /// result.
+    pub fn minimal(&self) -> Option<Vec<u8>> {
+        let event = self.event()?;
+        let mut kept = Map::new();
+        for name in MINIMAL {
+            if let Some(value) = event.get(name) {
+                kept.insert(name.to_owned(), value.clone());
+            }
+        }
+        kept.insert(
+            "user".to_owned(),
+            json!({"username": event["user"]["username"]}),
+        );
+        let code = &event["responseStatus"]["code"];
+        if !code.is_null() {
+            kept.insert("responseStatus".to_owned(), json!({"code": code}));
+        }
+        let annotations = event["annotations"].as_object().into_iter().flatten();
+        let is_ours = |key: &str| key.starts_with("insula.dev/") && key != SYSTEM_KEYS;
+        let mut annotations: Map<String, Value> = annotations
+            .filter(|(key, _)| is_ours(key) || *key == "authorization.k8s.io/decision")
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        annotations.insert(TRUNCATED.to_owned(), "true".into());
+        kept.insert("annotations".to_owned(), Value::Object(annotations));
+        let mut line = serde_json::to_vec(&kept).ok()?;
+        line.push(b'\n');
         Some(line)
     }
 
@@ -116,6 +163,17 @@ mod tests {
             let parse = |text: &str| -> Value { serde_json::from_str(text).unwrap() };
             assert_eq!(bare.as_deref().map(parse), expected.map(parse), "{line}");
         }
+        let large = concat!(
+            r#"{"kind":"Event","user":{"username":"a","groups":["g"]},"requestObject":{},"#,
+            r#""responseStatus":{"message":"m","code":422},"annotations":{"d":"e","insula.dev/space":"s"}}"#,
+        );
+        let minimal = Line::parse(large.as_bytes()).unwrap().minimal().unwrap();
+        let minimal: Value = serde_json::from_slice(&minimal).unwrap();
+        let expected = json!({
+            "kind": "Event", "user": {"username": "a"}, "responseStatus": {"code": 422},
+            "annotations": {"audit.k8s.io/truncated": "true", "insula.dev/space": "s"},
+        });
+        assert_eq!(minimal, expected);
         assert!(Line::parse(b"{\"a\":").is_none());
         assert!(Line::parse(b"[]").is_none());
     }

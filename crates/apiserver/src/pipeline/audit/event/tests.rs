@@ -156,3 +156,26 @@ fn every_ending_has_its_stage_and_code() {
         assert_eq!(event["responseStatus"]["code"], code);
     }
 }
+
+#[test]
+fn event_of_a_user_with_any_number_of_groups_is_bounded() {
+    let note = |notes: &mut Notes| {
+        let mut many = (*principal("alice", "t1")).clone();
+        many.groups = (0..100_000).map(|index| format!("group-{index}")).collect();
+        many.extra = (0..100_000)
+            .map(|index| (format!("example.com/{index}"), vec!["v".repeat(5000)]))
+            .collect();
+        notes.principal = Some(many.into());
+        notes.decision = Some(Decision::Forbid {
+            reason: "x".repeat(1 << 20).into(),
+        });
+    };
+    let said = line("/api/v1/pods", b"", note, &Ending::Done(200));
+    assert!(said.len() < 100 << 10, "{} bytes", said.len());
+    let event: Value = serde_json::from_str(&said).unwrap();
+    let groups = event["user"]["groups"].as_array().unwrap();
+    assert_eq!(groups[0], "group-0");
+    assert_eq!(groups.last().unwrap(), CUT);
+    let reason = &event["annotations"]["authorization.k8s.io/reason"];
+    assert!(reason.as_str().unwrap().ends_with(CUT));
+}

@@ -3,7 +3,7 @@
 use insula_core::{SYSTEM, Space, TenantName};
 use serde_json::{Value, json};
 
-use crate::pipeline::audit::line::{BODIES, TRUNCATED};
+use crate::pipeline::audit::line::{BODIES, SYSTEM_KEYS, TRUNCATED};
 
 /// The members that describe a caller of the system, and what it sent.
 const CALLER_MEMBERS: [&str; 6] = [
@@ -14,9 +14,6 @@ const CALLER_MEMBERS: [&str; 6] = [
     "sourceIPs",
     "userAgent",
 ];
-
-/// The annotation with the keys of the system's annotations.
-const SYSTEM_KEYS: &str = "insula.dev/system-annotations";
 
 /// The members of a response's status that say nothing about the caller, its rights, or what it
 /// sent: messages and causes may repeat that.

@@ -7,7 +7,7 @@ use http::{Method, Request, StatusCode};
 use super::*;
 use crate::codec::body::Body;
 use crate::pipeline::audit::backend::Encoded;
-use crate::pipeline::audit::{Policy, Sink};
+use crate::pipeline::audit::{Policy, Sink, Truncation};
 
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<u8>>>);
@@ -199,4 +199,22 @@ async fn event_is_written_if_the_client_leaves_while_it_waits_for_room() {
         audit.close().await;
         assert_eq!(stages(&kept), expected, "{path}");
     }
+}
+
+#[tokio::test]
+async fn event_that_is_too_large_in_any_form_is_written_nevertheless() {
+    let kept = Kept::default();
+    let truncation = Truncation {
+        max_event_bytes: 10,
+        max_batch_bytes: 10,
+    };
+    let sink = Sink::to(kept.clone()).unwrap();
+    let audit = Arc::new(Audit::new(None).with_log(sink, Some(truncation)));
+    let (parts, ()) = Request::get(PODS).body(()).unwrap().into_parts();
+    let route = crate::pipeline::route::route(&Method::GET, PODS, false);
+    let (id, peer) = (HeaderValue::from_static("a"), Peer::default());
+    ok(Record::begin(Some(&audit), &id, &peer, &parts, &route).await).await;
+    audit.close().await;
+    assert_eq!(stages(&kept), expected(&[("ResponseComplete", 200)]));
+    assert_eq!(audit.stats().oversized, 1);
 }
