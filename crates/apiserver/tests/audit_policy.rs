@@ -326,3 +326,27 @@ async fn rules_match_paths_below_a_prefix_and_unserved_resources() -> anyhow::Re
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn spelling_of_a_request_does_not_decide_which_rule_matches() -> anyhow::Result<()> {
+    let rules = "- {level: Metadata, nonResourceURLs: [/apis, /metrics]}\n\
+                 - {level: Metadata, resources: [{group: '', resources: [configmaps], \
+                    resourceNames: [a]}]}\n\
+                 - level: None";
+    let (server, log) = audited(rules).await?;
+    let tenant = server.tenant("t1").await?;
+    for path in [
+        "/apis",
+        "/apis/",
+        "/%61pis",
+        "/tenants/t1/%61pis",
+        "/%74enants/t1/apis",
+        "/api/v1/namespaces/default/configmaps?fieldSelector=metadata.name%3Da",
+        "/api/v1/namespaces/default/configmaps?%66ieldSelector=metadata.name%3Da",
+    ] {
+        let answer = tenant.get(path).await?;
+        let found = completed(&log, &answer).await;
+        found.map_err(|error| error.context(format!("{path}: {answer:?}")))?;
+    }
+    Ok(())
+}

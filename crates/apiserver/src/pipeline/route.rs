@@ -2,6 +2,8 @@
 
 mod unserved;
 
+use std::borrow::Cow;
+
 use http::Method;
 use insula_core::{ALL, Space, Spaces, Verb};
 use insula_kinds::{Kind, kinds};
@@ -219,6 +221,15 @@ fn inside(route: Route, prefix: Space) -> Result<Route> {
         named: Some(Spaces::One(prefix)),
         ..route
     })
+}
+
+/// Returns the path as it is routed, however the client spells it: decoded, and without a slash
+/// at its end. A path that cannot be routed is returned as it is.
+pub fn canonical_path(path: &str) -> Cow<'_, str> {
+    let Ok(segments) = segments(path) else {
+        return Cow::Borrowed(path);
+    };
+    Cow::Owned(format!("/{}", segments.join("/")))
 }
 
 /// Returns the path without a server prefix, as roles name it.

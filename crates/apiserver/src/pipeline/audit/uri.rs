@@ -6,7 +6,7 @@ use http::Uri;
 
 /// The parameters of the API. Others may be secrets, such as a token in the URL by mistake,
 /// or the command line of an `exec`.
-const KNOWN: [&str; 34] = [
+const KNOWN: [&str; 38] = [
     "allowWatchBookmarks",
     "container",
     "continue",
@@ -35,10 +35,14 @@ const KNOWN: [&str; 34] = [
     "sendInitialEvents",
     "sinceSeconds",
     "sinceTime",
+    "space",
     "tailLines",
     "timeout",
     "timeoutSeconds",
     "timestamps",
+    "untilTime",
+    "user",
+    "verb",
     "verbose",
     "watch",
 ];
@@ -91,6 +95,10 @@ mod tests {
             ("/api?limit=5&continue=abc", "/api?limit=5&continue=abc"),
             ("/api?watch&limit=1", "/api?watch&limit=1"),
             ("/api?labelSelector=a%3Db", "/api?labelSelector=a%3Db"),
+            (
+                "/audit?space=a&user=b&verb=get&untilTime=t",
+                "/audit?space=a&user=b&verb=get&untilTime=t",
+            ),
             ("/api?access_token=s", "/api?access_token=****"),
             (
                 "/api?limit=5&token=s&watch=1",

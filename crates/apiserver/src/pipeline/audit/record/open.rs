@@ -13,7 +13,7 @@ use crate::codec::answer::Answer;
 use crate::codec::view::View;
 use crate::flow_control::cpu_bound;
 use crate::pipeline::authorize::{attributes, requested_name};
-use crate::pipeline::route::{below_prefix, unserved};
+use crate::pipeline::route::{below_prefix, canonical_path, unserved};
 use crate::request::negotiate::{self, Accepted, Media};
 use crate::request::query::Query;
 use crate::status::Result;
@@ -75,9 +75,9 @@ impl Open<'_> {
         let notes = &mut self.notes;
         match &notes.path {
             Some(path) => {
-                let text = parts.uri.query().unwrap_or("");
-                // Parsing costs more than a rule, and few requests have one.
-                if path.name.is_none() && text.contains("fieldSelector") {
+                // Names of parameters may be encoded, so only parsing tells which there are.
+                let has_query = parts.uri.query().is_some_and(|text| !text.is_empty());
+                if path.name.is_none() && has_query {
                     notes.name = requested_name(path, &query());
                 }
             }
@@ -108,11 +108,11 @@ impl Open<'_> {
                 requested: Requested::Resource(of),
             });
         }
-        let path = parts.uri.path();
+        let path = canonical_path(parts.uri.path());
         evaluate(&Attributes {
             user,
             verb: &parts.method.as_str().to_ascii_lowercase(),
-            requested: Requested::Path(below_prefix(path)),
+            requested: Requested::Path(below_prefix(&path)),
         })
     }
 
