@@ -65,6 +65,8 @@ struct Calls {
     refused_text: Option<&'static str>,
     lists: Vec<Value>,
     paths: Vec<String>,
+    /// The `Authorization` headers of calls that were taken.
+    tokens: Vec<String>,
     count: usize,
 }
 
@@ -97,6 +99,10 @@ impl Collector {
 
     async fn answer(self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
         let path = request.uri().to_string();
+        let token = request.headers().get(http::header::AUTHORIZATION);
+        let token = token
+            .and_then(|token| token.to_str().ok())
+            .map(str::to_owned);
         let body = request
             .into_body()
             .collect()
@@ -115,7 +121,10 @@ impl Collector {
         let code = match behaviour {
             Some(Behaviour::Hang) => std::future::pending().await,
             Some(Behaviour::Code(code)) => code,
-            None => 200,
+            None => {
+                self.calls().tokens.extend(token);
+                200
+            }
         };
         let response = Response::builder().status(code).body(Full::default());
         Ok(response.unwrap_or_default())
@@ -405,6 +414,33 @@ async fn strict_webhook_refuses_requests_whose_first_event_is_not_taken() -> any
     Ok(())
 }
 
+#[tokio::test]
+async fn token_file_is_read_again_when_the_token_is_refused() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let token_file = folder.path().join("token");
+    let collector = Collector::default();
+    let endpoint = Endpoint::new(EndpointSettings {
+        url: collector.start().await?.parse()?,
+        trust: Trust::System,
+        server_name: None,
+        identity: None,
+        authorization: Some(http::HeaderValue::from_static("Bearer old")),
+        token_file: Some(token_file.clone()),
+    })?;
+    for (token, is_taken) in [("old", false), ("new\n", true)] {
+        std::fs::write(&token_file, token)?;
+        collector.next(1, Behaviour::Code(401));
+        let posted = endpoint.post("{}".into(), TIMEOUT).await;
+        assert_eq!(posted.is_ok(), is_taken, "{token}: {posted:?}");
+    }
+    let calls = collector.calls();
+    assert_eq!(
+        (calls.count, calls.tokens.as_slice()),
+        (3, &["Bearer new".to_owned()][..])
+    );
+    Ok(())
+}
+
 /// Serves one call over TLS that requires a client certificate, and returns its head.
 async fn serve_once(
     listener: TcpListener,
@@ -463,6 +499,7 @@ async fn collector_is_verified_and_gets_the_credentials() -> anyhow::Result<()> 
             server_name: None,
             identity: has_identity.then_some(identity),
             authorization: Some(http::HeaderValue::from_static("Bearer t")),
+            token_file: None,
         })?;
         let served = serve_once(listener, &certificates).await?;
         let posted = endpoint.post("{}".into(), TIMEOUT).await;

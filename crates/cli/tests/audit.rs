@@ -242,4 +242,29 @@ fn unusable_audit_settings_are_named_with_a_hint() {
         message.contains("hint: add --audit-log-path FILE"),
         "{message}"
     );
+    let collector = data.path().join("collector");
+    let kubeconfig = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+                      contexts: [{name: c, context: {cluster: x}}]\n\
+                      clusters: [{name: x, cluster: {server: 'http://127.0.0.1:9'}}]\n";
+    std::fs::write(&collector, kubeconfig).unwrap();
+    let omitted = format!("{header}omitStages: [RequestReceived]\nrules: [{{level: Metadata}}]\n");
+    std::fs::write(policy, omitted).unwrap();
+    for more in [&[][..], &["--audit-policy-file", policy]] {
+        let refused = insula(&["serve", "--store", "memory", "--data-dir"])
+            .arg(data.path())
+            .args(["--audit-webhook-mode", "blocking-strict"])
+            .arg("--audit-webhook-config-file")
+            .arg(&collector)
+            .args(more)
+            .output()
+            .unwrap();
+        let message = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{message}");
+        let expected = "blocking-strict needs a policy that logs RequestReceived";
+        assert!(message.contains(expected), "{message}");
+        assert!(
+            message.contains("hint: add --audit-policy-file"),
+            "{message}"
+        );
+    }
 }

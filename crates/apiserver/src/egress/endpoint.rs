@@ -3,7 +3,9 @@
 //! Tenants have no say in its address, so the rules for their webhooks do not apply.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -31,6 +33,8 @@ pub struct EndpointSettings {
     pub identity: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
     /// The `Authorization` header.
     pub authorization: Option<HeaderValue>,
+    /// The file with the token of the header, which is read again when the token is refused.
+    pub token_file: Option<PathBuf>,
 }
 
 /// An endpoint that bodies are posted to.
@@ -40,7 +44,8 @@ pub struct Endpoint {
     authority: String,
     path: String,
     tls: Option<(TlsConnector, String)>,
-    authorization: Option<HeaderValue>,
+    authorization: Mutex<Option<HeaderValue>>,
+    token_file: Option<PathBuf>,
     dialer: Dialer<()>,
     /// A connection of an earlier call.
     idle: Mutex<Option<Connection>>,
@@ -108,7 +113,8 @@ impl Endpoint {
             path: path.to_owned(),
             host,
             tls,
-            authorization: settings.authorization,
+            authorization: Mutex::new(settings.authorization),
+            token_file: settings.token_file,
             dialer: Dialer::new(rules, Resolver::system()),
             idle: Mutex::default(),
         })
@@ -120,12 +126,49 @@ impl Endpoint {
     ///
     /// If the call fails, or the status is not 2xx.
     pub async fn post(&self, body: Bytes, timeout: Duration) -> Result<(), PostError> {
-        let call = tokio::time::timeout(timeout, self.exchange(body, timeout));
+        let call = async {
+            let code = self.exchange(body.clone(), timeout).await?;
+            match code == 401 && self.reload_token().await {
+                true => self.exchange(body, timeout).await,
+                false => Ok(code),
+            }
+        };
         let late = |_| Err(PostError::Failed("deadline exceeded".to_owned()));
-        match call.await.unwrap_or_else(late)? {
+        let called = tokio::time::timeout(timeout, call).await;
+        match called.unwrap_or_else(late)? {
             200..=299 => Ok(()),
             code => Err(PostError::Status(code)),
         }
+    }
+
+    /// Reads the token again. Returns whether it is another one.
+    async fn reload_token(&self) -> bool {
+        let Some(file) = &self.token_file else {
+            return false;
+        };
+        let path = file.clone();
+        let read = tokio::task::spawn_blocking(move || std::fs::read_to_string(path));
+        let token = match read.await.map_err(io::Error::other).flatten() {
+            Ok(token) => token,
+            Err(error) => {
+                tracing::warn!(%error, file = %file.display(), "token not read");
+                return false;
+            }
+        };
+        let Ok(mut header) = HeaderValue::from_str(&format!("Bearer {}", token.trim())) else {
+            return false;
+        };
+        header.set_sensitive(true);
+        let mut authorization = self.authorization();
+        let is_new = authorization.as_ref() != Some(&header);
+        *authorization = Some(header);
+        is_new
+    }
+
+    fn authorization(&self) -> MutexGuard<'_, Option<HeaderValue>> {
+        self.authorization
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the status of the response.
@@ -189,7 +232,7 @@ impl Endpoint {
             .header(ACCEPT, "application/json, */*")
             .header(CONTENT_TYPE, "application/json")
             .header(USER_AGENT, concat!("insula/", env!("CARGO_PKG_VERSION")));
-        if let Some(authorization) = &self.authorization {
+        if let Some(authorization) = self.authorization().clone() {
             request = request.header(AUTHORIZATION, authorization);
         }
         let request = request.body(Full::new(body));

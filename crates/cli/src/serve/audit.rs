@@ -55,7 +55,7 @@ pub struct AuditLogArgs {
     #[arg(long = "audit-log-truncate-enabled")]
     pub log_truncate_enabled: bool,
 
-    /// Bytes of an event above which it loses its bodies, or is left out if that is not enough
+    /// Bytes of an event above which it loses its bodies, and then all but user, object and code
     #[arg(long = "audit-log-truncate-max-event-size", value_name = "BYTES")]
     #[arg(default_value_t = 102_400)]
     pub log_truncate_max_event_size: usize,
@@ -88,6 +88,13 @@ impl AuditSettings {
             .map(load_policy)
             .transpose()?;
         let webhook = WebhookBackend::of(&args.webhook)?;
+        let records_received = policy.as_ref().is_some_and(Policy::records_received);
+        if webhook.as_ref().is_some_and(WebhookBackend::is_strict) && !records_received {
+            return Err(Failure::message(
+                "--audit-webhook-mode blocking-strict needs a policy that logs RequestReceived",
+            )
+            .hint("add --audit-policy-file FILE without RequestReceived in its omitStages"));
+        }
         let log = args.audit_log_path.map(|path| args.log.settings(path));
         if log.is_some() || webhook.is_some() {
             return Ok(Some(Self {

@@ -55,6 +55,7 @@ impl Audit {
                     server_name: None,
                     identity: None,
                     authorization: None,
+                    token_file: None,
                 })?;
                 let webhook = Webhook::start(endpoint, settings);
                 let policy = match policy.as_str() {

@@ -68,6 +68,14 @@ impl Policy {
         let matching = self.rules.iter().find(|rule| rule.matches(request));
         matching.map_or(self.unmatched, |rule| rule.audit)
     }
+
+    /// Whether there are requests whose event is recorded before they are served.
+    pub fn records_received(&self) -> bool {
+        let records = |audit: &RequestAudit| {
+            audit.level != Level::None && !audit.omitted.contains(Stage::RequestReceived)
+        };
+        self.rules.iter().any(|rule| records(&rule.audit))
+    }
 }
 
 impl Level {

@@ -80,7 +80,7 @@ pub struct AuditWebhookArgs {
     #[arg(default_value_t = 10_485_760, value_parser = positive)]
     pub webhook_truncate_max_batch_size: usize,
 
-    /// Bytes of an event above which it loses its bodies, or is left out if that is not enough
+    /// Bytes of an event above which it loses its bodies, and then all but user, object and code
     #[arg(long = "audit-webhook-truncate-max-event-size", value_name = "BYTES")]
     #[arg(default_value_t = 102_400, value_parser = positive)]
     pub webhook_truncate_max_event_size: usize,
@@ -127,6 +127,8 @@ struct User {
     client_certificate_data: Option<String>,
     client_key: Option<String>,
     client_key_data: Option<String>,
+    exec: Option<Value>,
+    auth_provider: Option<Value>,
 }
 
 impl WebhookBackend {
@@ -139,6 +141,11 @@ impl WebhookBackend {
             endpoint: endpoint(path)?,
             settings: settings(args),
         }))
+    }
+
+    /// Whether requests are refused whose first event is not taken.
+    pub fn is_strict(&self) -> bool {
+        self.settings.mode == WebhookMode::BlockingStrict
     }
 
     /// Starts to send events.
@@ -181,6 +188,9 @@ fn endpoint(path: &Path) -> Result<Endpoint, Failure> {
         let why = "insecure-skip-tls-verify is not supported: events may contain secrets";
         return Err(unusable(&why));
     }
+    if let Some(why) = unsupported(&user) {
+        return Err(unusable(&why));
+    }
     let url = cluster.server.parse();
     let settings = EndpointSettings {
         url: url.map_err(|error| unusable(&format!("the server is not a URL: {error}")))?,
@@ -188,8 +198,23 @@ fn endpoint(path: &Path) -> Result<Endpoint, Failure> {
         server_name: cluster.tls_server_name,
         identity: identity(&user)?,
         authorization: authorization(&user)?,
+        token_file: user.token_file.map(PathBuf::from),
     };
     Endpoint::new(settings).map_err(|error| unusable(&error))
+}
+
+/// Returns what the collector would be called without, although the kubeconfig has it.
+fn unsupported(user: &User) -> Option<&'static str> {
+    let has_certificate =
+        user.client_certificate.is_some() || user.client_certificate_data.is_some();
+    let has_key = user.client_key.is_some() || user.client_key_data.is_some();
+    let has = |value: &Option<Value>| value.as_ref().is_some_and(|value| !value.is_null());
+    match () {
+        () if has(&user.exec) => Some("exec is not supported"),
+        () if has(&user.auth_provider) => Some("auth-provider is not supported"),
+        () if has_certificate != has_key => Some("client-certificate and client-key go together"),
+        () => None,
+    }
 }
 
 /// Returns the cluster and the user of the current context.
@@ -340,6 +365,21 @@ mod tests {
                 "server: 'https://a.example', certificate-authority: missing.pem",
                 "",
                 Some("missing.pem"),
+            ),
+            (
+                "server: 'https://a.example'",
+                "exec: {apiVersion: client.authentication.k8s.io/v1, command: c}",
+                Some("exec is not supported"),
+            ),
+            (
+                "server: 'https://a.example'",
+                "auth-provider: {name: oidc, config: {}}",
+                Some("auth-provider is not supported"),
+            ),
+            (
+                "server: 'https://a.example'",
+                "client-certificate-data: YQ==",
+                Some("go together"),
             ),
         ] {
             std::fs::write(&path, config(cluster, user)).unwrap();

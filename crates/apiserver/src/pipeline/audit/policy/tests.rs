@@ -165,3 +165,23 @@ fn text_that_is_no_policy_is_refused() {
         assert!(error.starts_with(expected), "{text:?}: {error}");
     }
 }
+
+#[test]
+fn policy_knows_whether_requests_are_recorded_before_they_are_served() {
+    for (rules, expected) in [
+        ("rules: [{level: Metadata}]", true),
+        ("rules: [{level: None}]", false),
+        (
+            "omitStages: [RequestReceived]\nrules: [{level: Request}]",
+            false,
+        ),
+        (
+            "rules: [{level: Request, omitStages: [RequestReceived]}, {level: Metadata}]",
+            true,
+        ),
+    ] {
+        let text = format!("apiVersion: audit.k8s.io/v1\nkind: Policy\n{rules}\n");
+        let policy = Policy::parse(&text).unwrap();
+        assert_eq!(policy.records_received(), expected, "{rules}");
+    }
+}
