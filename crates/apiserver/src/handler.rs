@@ -47,6 +47,7 @@ use crate::pipeline::authenticate::{Authenticator, Peer};
 use crate::pipeline::authorize::{
     Caller, Granted, authorize, authorize_issuer, authorize_path, permit,
 };
+use crate::pipeline::credential_check::CredentialCheck;
 use crate::pipeline::impersonate::{ImpersonatedRequest, impersonate};
 use crate::pipeline::locate::locate;
 use crate::pipeline::route::{Document, Route, Target, route, unserved};
@@ -203,7 +204,8 @@ where
     };
     let spaces = locate(&principal, route.named);
     record.located(&spaces);
-    let context = RequestContext::new(query, headers);
+    let credential = CredentialCheck::new(registry, &app.authenticator.trust, &principal);
+    let context = RequestContext::new(query, headers).with_credential(credential);
     let payer = principal.home.clone();
     let answered = match route.target {
         Target::Document(document) => {
@@ -341,6 +343,9 @@ where
     let _decoded = app.flow_control.acquire_decoded(payer, decoded).await?;
     let context = caller.context;
     context.acquire_seat(&app.flow_control, payer, work).await?;
+    // The client decided when the body arrived.
+    context.check_credential().await?;
+    caller.granted.recheck_if_changed(&app.registry)?;
     let written = dispatch::write(app, caller, parts, query, encoded, record, body).await;
     context.release_seat().await;
     record.annotated(context.take_annotations());
@@ -427,6 +432,8 @@ async fn serve_read(
     context.acquire_seat(flow_control, payer, work).await?;
     let encoded = record.uncompressed(accepted);
     let answer = dispatch::read(app, caller, query, encoded).await;
+    // The read may have waited for a revision that is later than a revocation.
+    let answer = answer.and_then(|answer| context.check_credential_cached().map(|()| answer));
     // Before the seat is released: a list may be assembled.
     let answer = answer.map(|answer| record.responded(answer, accepted));
     context.release_seat().await;

@@ -5,6 +5,7 @@ pub mod audit;
 pub mod authenticate;
 pub mod authorize;
 pub mod client_certificates;
+pub mod credential_check;
 pub mod impersonate;
 pub mod locate;
 pub mod oidc;

@@ -21,7 +21,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
@@ -63,6 +63,8 @@ pub enum Reply {
     Code(u16),
     /// A redirect to this location.
     Redirect(String),
+    /// Admit once notified.
+    AllowAfter(Arc<Notify>),
     /// No answer, ever.
     Silence,
     /// Close the connection.
@@ -197,6 +199,10 @@ impl Reply {
         let allow = json!({"allowed": true});
         let (code, of, body) = match self {
             Self::Allow => (200, JSON, review(review_request, &allow)),
+            Self::AllowAfter(released) => {
+                released.notified().await;
+                (200, JSON, review(review_request, &allow))
+            }
             Self::Deny(status) => {
                 let denied = json!({"allowed": false, "status": status});
                 (200, JSON, review(review_request, &denied))

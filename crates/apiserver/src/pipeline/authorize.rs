@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use insula_access::may_enter;
 use insula_access::rbac::{Attributes, Policy, Reach, ResourceAttributes, User};
-use insula_core::{Principal, Space, Spaces, Verb};
+use insula_core::{Principal, Revision, Space, Spaces, Verb};
 use insula_kinds::selector::FieldSelector;
 
 use crate::pipeline::policy;
@@ -20,7 +20,7 @@ use crate::registry::{Address, Registry, no_such_tenant};
 use crate::request::context::RequestContext;
 use crate::request::query::Query;
 use crate::status::{Result, StatusError};
-use insula_cache::SpaceState;
+use insula_cache::{Derived, SpaceState};
 use insula_kinds::core_kind;
 
 /// An authorized request for objects.
@@ -35,6 +35,8 @@ pub struct Granted {
     /// The requested name: from the path, or from the field selector of a list.
     name: Option<String>,
     reason: String,
+    /// The revision of the rights that the request was authorized with.
+    rights: Revision,
 }
 
 /// The caller of an operation: what it was granted, and the context of its request.
@@ -135,6 +137,14 @@ impl Granted {
         ))
     }
 
+    /// Authorizes the request again if rights of its home space have changed since.
+    pub fn recheck_if_changed(&self, registry: &Registry) -> Result<()> {
+        match rights_revision(registry, &self.principal) == self.rights {
+            true => Ok(()),
+            false => self.recheck(registry),
+        }
+    }
+
     /// Authorizes the request again, because rights may be revoked while a watch is open.
     pub fn recheck(&self, registry: &Registry) -> Result<()> {
         let (principal, spaces) = (&self.principal, &self.spaces);
@@ -192,6 +202,8 @@ pub async fn authorize(
             "",
         ));
     }
+    // Before the rights are evaluated: a change in between is found when they are compared.
+    let rights = rights_revision(registry, &principal);
     let reason = permit(registry, &principal, &spaces, &attributes).await?;
     require_space(registry, &spaces).await?;
     if system_only && matches!(spaces, Spaces::One(Space::Tenant(_))) && !own_tenant {
@@ -203,7 +215,14 @@ pub async fn authorize(
         path,
         name,
         reason,
+        rights,
     })
+}
+
+/// Returns the revision of the last change to the rights of a principal's home space.
+fn rights_revision(registry: &Registry, principal: &Principal) -> Revision {
+    let state = registry.cache().space_state(&principal.home);
+    state.map_or(Revision::ZERO, |state| state.revision_of(Derived::Access))
 }
 
 /// Whether the action is to get the object of the principal's own tenant, in its own space.

@@ -9,6 +9,7 @@ use insula_ownership::managers::agent;
 
 use crate::flow_control::cpu_bound;
 use crate::flow_control::{FlowControl, Seat, Work};
+use crate::pipeline::credential_check::CredentialCheck;
 use crate::request::annotations::{Annotation, AnnotationOwner, Annotations};
 use crate::request::negotiate;
 use crate::request::query::Query;
@@ -21,6 +22,8 @@ pub struct RequestContext {
     field_manager: Option<String>,
     field_validation: Option<String>,
     user_agent: String,
+    /// The credential of the request; `None` if the server itself acts.
+    credential: Option<CredentialCheck>,
     /// Written by webhooks that are called concurrently.
     notes: Mutex<Notes>,
     seat: tokio::sync::Mutex<Option<HeldSeat>>,
@@ -55,6 +58,13 @@ impl RequestContext {
             user_agent: negotiate::agent(headers).to_owned(),
             ..Self::default()
         }
+    }
+
+    /// Sets the credential that the request was authenticated with.
+    #[must_use]
+    pub fn with_credential(mut self, credential: CredentialCheck) -> Self {
+        self.credential = Some(credential);
+        self
     }
 
     /// The `fieldManager` of the query.
@@ -146,12 +156,12 @@ impl RequestContext {
         *self.seat.lock().await = None;
     }
 
-    /// Waits for a call that leaves the server. The seat is released meanwhile, because the
-    /// peer decides how long that takes.
+    /// Waits for a call that leaves the server. The peer decides how long that takes, so the
+    /// seat is released meanwhile, and the caller's credential checked again afterwards.
     ///
     /// # Errors
     ///
-    /// If too many requests wait for a seat afterwards.
+    /// If too many requests wait for a seat afterwards, or the credential was taken away.
     pub async fn without_seat<T>(&self, call: impl Future<Output = T>) -> Result<T> {
         if let Some(held) = self.seat.lock().await.as_mut() {
             held.seat = None;
@@ -162,7 +172,31 @@ impl RequestContext {
         {
             held.seat = Some(held.flow_control.acquire(&held.space, held.work).await?);
         }
+        self.check_credential().await?;
         Ok(result)
+    }
+
+    /// Fails if the credential of the request was taken away meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// 401 if it was.
+    pub async fn check_credential(&self) -> Result<()> {
+        match &self.credential {
+            Some(credential) => credential.check().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Like [`check_credential`](Self::check_credential), without waiting for the cache: for
+    /// objects that were read from it.
+    ///
+    /// # Errors
+    ///
+    /// 401 if the credential was taken away.
+    pub fn check_credential_cached(&self) -> Result<()> {
+        let credential = self.credential.as_ref();
+        credential.map_or(Ok(()), CredentialCheck::check_cached)
     }
 
     /// Runs CPU-bound work with a heavy seat of the space that the request is charged to.

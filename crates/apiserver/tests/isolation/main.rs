@@ -25,6 +25,7 @@ mod own_paths;
 mod replaced_trust;
 mod revocation;
 mod revoked_credentials;
+mod revoked_in_flight;
 mod roles;
 mod side_channels;
 mod subresources;
