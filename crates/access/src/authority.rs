@@ -280,10 +280,11 @@ mod tests {
             let begins = certificate::validity(&der).unwrap();
             let reference = CredentialRef {
                 id: fingerprint.into(),
+                twin: certificate::twin_fingerprint(&der).map(Into::into),
                 // What the CA backdates for slow clocks does not count for a tenant's own.
                 issued: Some(seconds(begins.from) + if uid.is_some() { 300 } else { 0 }),
                 expires: Some(seconds(begins.until)),
-                epoch: 0,
+                ..CredentialRef::default()
             };
             let expected = Credential {
                 user: subject.user,

@@ -1,6 +1,7 @@
 //! Client certificates.
 
 pub(crate) mod tenant_binding;
+mod twin;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,6 +13,7 @@ use x509_parser::time::ASN1Time;
 use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
 use crate::credential::{Credential, Membership, TenantError};
+pub use twin::twin;
 
 /// The validity period of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +79,7 @@ pub fn read(der: &[u8]) -> Result<Credential, CertificateError> {
     credential.tenant_binding = tenant_binding::read(&certificate, credential.tenant.as_ref())?;
     let id = fingerprint(der);
     credential.reference = reference(&certificate, &id, &credential.tenant_binding);
+    credential.reference.twin = twin_fingerprint(der).map(Into::into);
     let id = vec![format!("{FINGERPRINT_PREFIX}{id}")];
     credential.extra.insert(CREDENTIAL_ID.to_owned(), id);
     Ok(credential)
@@ -107,13 +110,18 @@ fn reference(
         id: id.into(),
         issued: Some(validity.not_before.timestamp() + backdated),
         expires: Some(validity.not_after.timestamp()),
-        epoch: 0,
+        ..CredentialRef::default()
     }
 }
 
 /// Returns the fingerprint of a certificate: its SHA-256 digest in hexadecimal.
 pub fn fingerprint(der: &[u8]) -> String {
     crate::hexadecimal(digest(&SHA256, der).as_ref())
+}
+
+/// Returns the fingerprint of the [`twin`] of a certificate.
+pub fn twin_fingerprint(der: &[u8]) -> Option<String> {
+    twin(der).map(|twin| fingerprint(&twin))
 }
 
 /// Converts a time to seconds since 1970.
@@ -269,9 +277,10 @@ mod tests {
                 proof: Proof::Certificate,
                 reference: CredentialRef {
                     id: fingerprint(&der).into(),
+                    twin: twin_fingerprint(&der).map(Into::into),
                     issued: Some(beginning(&der)),
                     expires: Some(seconds(validity(&der).unwrap().until)),
-                    epoch: 0,
+                    ..CredentialRef::default()
                 },
             };
             assert_eq!(read(&der), Ok(expected), "{user} {organizations:?}");

@@ -93,7 +93,7 @@ impl Issuer {
                 id: claims.id().unwrap_or_default().into(),
                 issued: Some(issued),
                 expires: Some(expires),
-                epoch: 0,
+                ..CredentialRef::default()
             },
         };
         Ok(AuthenticatedToken {

@@ -33,10 +33,16 @@ pub struct Principal {
 pub struct CredentialRef {
     /// The fingerprint of a certificate or the ID of a token; empty if there is none.
     pub id: Arc<str>,
+    /// The fingerprint of the same certificate with the other valid form of its ECDSA signature.
+    /// The holder can compute that form, so a revocation of one denies both.
+    pub twin: Option<Arc<str>>,
     /// When it was issued, in seconds since 1970, if it says so.
     pub issued: Option<i64>,
     /// When it expires, in seconds since 1970.
     pub expires: Option<i64>,
+    /// When the chain that a certificate was verified with expires. The client chooses the
+    /// chain, so this ends its watches and nothing else.
+    pub chain_expires: Option<i64>,
     /// The version of the trusted CAs or of the token file that accepted it.
     pub epoch: u64,
 }

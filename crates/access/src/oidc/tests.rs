@@ -61,7 +61,7 @@ fn token_maps_to_a_credential() {
             id: "J1".into(),
             issued: Some(NOW - 10),
             expires: Some(NOW + 10),
-            epoch: 0,
+            ..CredentialRef::default()
         },
     };
     assert_eq!(holder.credential, expected);

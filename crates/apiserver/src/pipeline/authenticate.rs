@@ -224,7 +224,7 @@ impl Authenticator {
         let leaf = chain.first().map_or(&[][..], AsRef::as_ref);
         match insula_access::certificate::read(leaf) {
             Ok(mut credential) => {
-                credential.reference.expires = Some(seconds(until));
+                credential.reference.chain_expires = Some(seconds(until));
                 credential.reference.epoch = trust.certificate_epoch;
                 PeerIdentity::Certified {
                     principal: self.resolve(credential),
@@ -252,7 +252,8 @@ impl Authenticator {
             }
             None => self.bearer(registry, headers).await?,
         };
-        let Some(state) = registry.cache().space_state(&principal.home) else {
+        // A space that is new to this server may have revocations, too.
+        let Some(state) = registry.find_space(&principal.home).await? else {
             return Ok(principal);
         };
         if is_revoked_in(registry, &state, &principal) {
@@ -302,6 +303,8 @@ impl Authenticator {
         // revoked before.
         registry.await_own_writes().await;
         let authenticated = self.verify(registry, token, audiences).await?;
+        let home = registry.find_space(&authenticated.principal.home).await;
+        home.map_err(TokenRejected::new)?;
         match is_revoked(registry, &authenticated.principal) {
             true => Err(TokenRejected::revoked(&authenticated.principal)),
             false => Ok(authenticated),
@@ -403,4 +406,51 @@ fn bearer(header: &str) -> Option<&str> {
     let (scheme, token) = header.trim().split_once(' ')?;
     let one = !token.is_empty() && !token.contains(' ');
     (one && scheme.eq_ignore_ascii_case("bearer")).then_some(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use insula_access::{Authority, Subject, Validity};
+    use rustls::pki_types::pem::PemObject;
+
+    use super::*;
+
+    /// A certificate in an hour's validity, from a CA that is valid for `seconds`.
+    fn authority(seconds: u64) -> (Authority, CertificateDer<'static>) {
+        let validity = Validity::starting(SystemTime::now(), Duration::from_secs(seconds));
+        let authority = Authority::generate("ca", validity).unwrap();
+        let der = CertificateDer::from_pem_slice(authority.certificate_pem().as_bytes());
+        (authority, der.unwrap())
+    }
+
+    #[test]
+    fn certificate_expires_when_it_says_whatever_chain_is_shown() {
+        let (ca, ca_der) = authority(7200);
+        let (_, short_lived) = authority(60);
+        let subject = Subject {
+            user: "carl".to_owned(),
+            groups: Vec::new(),
+            tenant: Some(Space::System),
+            tenant_uid: None,
+        };
+        let validity = Validity::starting(SystemTime::now(), Duration::from_secs(3600));
+        let key = rcgen::KeyPair::generate().unwrap();
+        let pem = ca.issue_client(&subject, &key, validity).unwrap();
+        let leaf = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+        let authenticator = Authenticator {
+            trust: Arc::new(CurrentTrust::new(&[ca_der], None).unwrap()),
+            ..Authenticator::default()
+        };
+        let peer = authenticator.peer(Some(&[leaf.clone(), short_lived.clone()]));
+        let principal = peer.principal(SystemTime::now()).unwrap().unwrap();
+        let end = |der: &CertificateDer<'_>| {
+            let validity = insula_access::certificate::validity(der).unwrap();
+            Some(seconds(validity.until))
+        };
+        // A revocation until the end of the chain would be deleted before the leaf expires.
+        assert_eq!(principal.credential.expires, end(&leaf));
+        assert_eq!(principal.credential.chain_expires, end(&short_lived));
+    }
 }

@@ -63,6 +63,10 @@ impl DenyList {
         };
         let of_user = self.users.get(holder.user.as_str());
         ids.contains(&*credential.id)
+            || credential
+                .twin
+                .as_deref()
+                .is_some_and(|id| ids.contains(id))
             || of_user.is_some_and(|time| is_issued_before(credential, *time))
             || self
                 .issued_before
@@ -198,6 +202,24 @@ mod tests {
             json!({"user": "dora", "issuedBefore": at_100}),
         ];
         assert!(list(&both).denies(&dora(Some(150))), "the wider one counts");
+    }
+
+    #[test]
+    fn certificate_is_denied_by_the_fingerprint_of_its_twin() {
+        let mut carl = holder("carl", Proof::Certificate, "f", Some(50));
+        carl.credential.twin = Some("g".into());
+        for (spec, denied) in [
+            (json!({"certificate": "f"}), true),
+            (json!({"certificate": "g"}), true),
+            (json!({"certificate": "h"}), false),
+            (json!({"token": "g"}), false),
+        ] {
+            assert_eq!(
+                list(std::slice::from_ref(&spec)).denies(&carl),
+                denied,
+                "{spec}"
+            );
+        }
     }
 
     #[test]

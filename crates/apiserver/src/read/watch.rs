@@ -165,7 +165,8 @@ fn timeout(query: &Query) -> Result<Duration> {
 /// Returns how long the credential behind a principal is accepted.
 fn until_expiry(principal: &Principal) -> Duration {
     let holder = principal.authenticated();
-    let Some(expires) = holder.credential.expires else {
+    let credential = &holder.credential;
+    let Some(expires) = credential.chain_expires.or(credential.expires) else {
         return Duration::MAX;
     };
     // Requests with a token are accepted a little longer, and so is a watch: a client would

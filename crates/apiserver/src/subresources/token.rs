@@ -357,7 +357,7 @@ async fn note_issued(
             id: issued.id.as_str().into(),
             issued: Some(issued.issued),
             expires: Some(issued.expires),
-            epoch: 0,
+            ..CredentialRef::default()
         },
         impersonator: None,
     };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
-use insula_access::certificate::{fingerprint, seconds};
+use insula_access::certificate::{fingerprint, seconds, twin};
 use insula_access::jwt;
 use insula_access::oidc::Settings;
 use insula_apiserver::pipeline::oidc::Provider;
@@ -190,6 +190,33 @@ async fn revoked_credential_is_refused_at_the_next_request_and_its_watches_end()
             assert_eq!(by.delete(&revoked).await?.status, 200);
             assert_eq!(client.get(MAPS).await?.status, 200, "{what} restored");
         }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn revoked_certificate_is_refused_with_the_other_form_of_its_signature() -> Result<()> {
+    let server = start(Setup::default()).await?;
+    let tenant = server.tenant("t1").await?;
+    let first = server.identity(&subject("carl", &[], "t1")?).await?;
+    let mut second = first.clone();
+    let other = twin(&first.certificate).context("it is no ECDSA certificate")?;
+    second.certificate = other.into();
+    let fingerprints = [&first, &second].map(|one| fingerprint(&one.certificate));
+    assert_ne!(fingerprints[0], fingerprints[1]);
+    let mut clients = Vec::new();
+    for identity in [first, second] {
+        clients.push(server.client_with_identity(identity, "").await?);
+    }
+    for id in fingerprints {
+        for client in &clients {
+            assert_eq!(client.get(MAPS).await?.status, 200);
+        }
+        let revoked = revoke(&tenant, REVOCATIONS, json!({"certificate": id})).await?;
+        for client in &clients {
+            assert_unauthorized(&client.get(MAPS).await?, "one of the two forms");
+        }
+        assert_eq!(tenant.delete(&revoked).await?.status, 200);
     }
     Ok(())
 }

@@ -164,7 +164,7 @@ impl Credential {
                 id: self.text("id").into(),
                 issued: self.time("issued").map(Timestamp::as_second),
                 expires: self.time("expires").map(Timestamp::as_second),
-                epoch: 0,
+                ..CredentialRef::default()
             },
             impersonator: None,
         }

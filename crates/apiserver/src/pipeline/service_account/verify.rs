@@ -245,7 +245,7 @@ impl SignedToken {
             id: Arc::clone(&self.id),
             issued,
             expires: self.times.and_then(|times| times.expires),
-            epoch: 0,
+            ..CredentialRef::default()
         }
     }
 
