@@ -5,9 +5,11 @@ mod error;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{Method, Request, StatusCode};
+use http::header::{ACCEPT, CONTENT_TYPE, DATE};
+use http::response::Parts;
+use http::{HeaderMap, Method, Request};
 use http_body_util::{BodyExt, Limited};
+use jiff::Timestamp;
 use kube::Config;
 use kube::client::Body;
 use serde_json::Value;
@@ -82,12 +84,31 @@ impl Client {
         self.send_request(Method::DELETE, path, None).await
     }
 
+    /// Returns the server's clock, to the second.
+    pub async fn time(&self) -> Result<Timestamp, ClientError> {
+        let (headers, _) = self.exchange(Method::GET, "/version", None).await?;
+        let date = headers.get(DATE).and_then(|date| date.to_str().ok());
+        let date = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok());
+        date.map(|date| date.timestamp()).ok_or(ClientError::NoTime)
+    }
+
     async fn send_request(
         &self,
         method: Method,
         path: &str,
         object: Option<&Value>,
     ) -> Result<Value, ClientError> {
+        let (_, body) = self.exchange(method, path, object).await?;
+        serde_json::from_slice(&body).map_err(|_| ClientError::NotJson)
+    }
+
+    /// Returns headers and body of a successful response.
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        object: Option<&Value>,
+    ) -> Result<(HeaderMap, Bytes), ClientError> {
         let body = object.map_or(Vec::new(), |object| object.to_string().into_bytes());
         let mut request = Request::builder()
             .method(method)
@@ -100,18 +121,17 @@ impl Client {
         let request = request.map_err(|_| ClientError::Path(path.to_owned()))?;
         let response = tokio::time::timeout(TIMEOUT, self.send(request)).await;
         let response = response.map_err(|_| ClientError::timed_out(&self.server))?;
-        let (status, body) =
-            response.map_err(|error| ClientError::failed(&self.server, &*error))?;
-        if !status.is_success() {
-            return Err(ClientError::refused(status, &body));
+        let (parts, body) = response.map_err(|error| ClientError::failed(&self.server, &*error))?;
+        if !parts.status.is_success() {
+            return Err(ClientError::refused(parts.status, &body));
         }
-        serde_json::from_slice(&body).map_err(|_| ClientError::NotJson)
+        Ok((parts.headers, body))
     }
 
-    async fn send(&self, request: Request<Body>) -> Result<(StatusCode, Bytes), BoxError> {
+    async fn send(&self, request: Request<Body>) -> Result<(Parts, Bytes), BoxError> {
         let response = self.client.send(request).await?;
         let (parts, body) = response.into_parts();
         let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await?;
-        Ok((parts.status, body.to_bytes()))
+        Ok((parts, body.to_bytes()))
     }
 }

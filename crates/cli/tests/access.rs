@@ -197,6 +197,41 @@ fn revoked_user_is_locked_out_until_restored() {
 }
 
 #[test]
+fn object_of_the_same_name_does_not_pass_for_a_revocation() {
+    let serving = Serving::start(&[]);
+    serving.succeed(&["create", "acme"]);
+    let [dora, admin] = ["dora", "admin"].map(|user| {
+        let path = serving.path(&format!("{user}.kubeconfig"));
+        let kubeconfig = serving.succeed(&["kubeconfig", "acme", "--user", user]);
+        std::fs::write(&path, kubeconfig).unwrap();
+        path
+    });
+    assert!(is_accepted(&dora));
+    // A user of the tenant creates the same revocation, and can delete it at any time.
+    let revoked = tenant(&admin, &["revoke", "acme", "--user", "dora"]);
+    assert_eq!(revoked.status.code(), Some(0), "{}", stderr(&revoked));
+    let revoke = ["revoke", "acme", "--user", "dora"];
+    serving.succeed(&revoke);
+    let again = serving.fail(&revoke);
+    assert!(again.contains("it is revoked already"), "{again}");
+    let restored = tenant(&admin, &["restore", "acme", "--user", "dora"]);
+    assert_ne!(restored.status.code(), Some(0));
+    assert!(!is_accepted(&dora), "the system's revocation stays");
+    serving.succeed(&["restore", "acme", "--user", "dora"]);
+    assert!(is_accepted(&dora));
+}
+
+#[test]
+fn unknown_user_is_revoked_with_a_warning() {
+    let serving = Serving::start(&[]);
+    serving.succeed(&["create", "acme"]);
+    let output = serving.tenant(&["revoke", "acme", "--user", "dorra"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let warning = "warning: no credential of user \"dorra\" is known: is the name right?\n";
+    assert_eq!(stderr(&output), warning);
+}
+
+#[test]
 fn administrator_is_not_locked_out_by_accident() {
     let serving = Serving::start(&[]);
     for target in [

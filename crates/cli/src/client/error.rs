@@ -41,6 +41,9 @@ pub enum ClientError {
     /// The response was not JSON.
     #[error("the server's response is not JSON")]
     NotJson,
+    /// The response did not have the server's time.
+    #[error("the server's response does not say what time it is there")]
+    NoTime,
     /// The path is invalid.
     #[error("{0:?} is not a valid path")]
     Path(String),

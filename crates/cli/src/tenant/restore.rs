@@ -21,13 +21,19 @@ pub struct Args {
 
 /// Deletes the revocations of exactly these credentials.
 pub async fn run(server: &Server, args: Args) -> Result<(), Failure> {
-    let (space, what) = (&args.name, args.target.describe());
+    let space = &args.name;
+    let selector = args.target.resolve(&server.client).await;
+    let failed = |error: crate::client::ClientError| {
+        error.to_failure(&format!("cannot restore credentials of tenant {space}"))
+    };
+    let selector = selector.map_err(failed)?;
+    let what = selector.describe();
     let attempted = format!("cannot restore {what} of tenant {space}");
     let path = revocation::path(space);
     let failed = |error: crate::client::ClientError| error.to_failure(&attempted);
     let list = server.client.get(&path).await.map_err(failed)?;
     let revocations = list["items"].as_array().into_iter().flatten();
-    let of_target = revocations.filter(|revocation| args.target.is_of(revocation));
+    let of_target = revocations.filter(|revocation| selector.is_of(revocation));
     let names: Vec<&str> = of_target
         .filter_map(|revocation| revocation["metadata"]["name"].as_str())
         .collect();

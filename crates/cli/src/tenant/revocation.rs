@@ -2,9 +2,11 @@
 
 use clap::ArgGroup;
 use insula_core::{NotATenantName, Space};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
+
+use crate::client::{Client, ClientError};
 
 /// The credentials to revoke or to restore.
 #[derive(clap::Args)]
@@ -30,6 +32,23 @@ pub struct Target {
 
     /// Credentials issued before this time, or before `now`; of all users, or of the one named
     #[arg(long, group = "target", value_name = "TIME", value_parser = time)]
+    issued_before: Option<Time>,
+}
+
+/// A time on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Time {
+    /// The time of the server, which also dates credentials.
+    Now,
+    At(Timestamp),
+}
+
+/// The fields of a revocation that say which credentials it concerns.
+#[derive(Clone, Debug)]
+pub struct Selector {
+    certificate: Option<String>,
+    token: Option<String>,
+    user: Option<String>,
     issued_before: Option<Timestamp>,
 }
 
@@ -46,15 +65,38 @@ const FINGERPRINT_DIGITS: usize = 64;
 const NAME_BYTES: usize = 6;
 
 impl Target {
+    /// Returns the fields of the revocation, with the server's time for `now`.
+    pub async fn resolve(self, client: &Client) -> Result<Selector, ClientError> {
+        let now = match self.issued_before {
+            // Seconds are compared, so everything of the current one is included.
+            Some(Time::Now) => client.time().await? + SignedDuration::from_secs(1),
+            _ => Timestamp::UNIX_EPOCH,
+        };
+        Ok(self.at(now))
+    }
+
+    fn at(self, now: Timestamp) -> Selector {
+        Selector {
+            certificate: self.certificate,
+            token: self.token,
+            user: self.user.or(self.service_account),
+            issued_before: self.issued_before.map(|time| match time {
+                Time::Now => now,
+                Time::At(time) => time,
+            }),
+        }
+    }
+}
+
+impl Selector {
     /// Returns the spec of the revocation.
     pub fn spec(&self) -> Value {
         let mut spec = json!({});
-        let user = self.user.as_ref().or(self.service_account.as_ref());
         let before = self.issued_before.map(|time| time.to_string());
         let values = [
             self.certificate.as_ref(),
             self.token.as_ref(),
-            user,
+            self.user.as_ref(),
             before.as_ref(),
         ];
         for (field, value) in FIELDS.into_iter().zip(values) {
@@ -84,7 +126,12 @@ impl Target {
             .all(|field| spec[*field] == revocation["spec"][*field])
     }
 
-    /// Describes the target.
+    /// The user, if all credentials of one are meant.
+    pub fn user(&self) -> Option<&str> {
+        self.user.as_deref()
+    }
+
+    /// Describes the credentials.
     pub fn describe(&self) -> String {
         let before = self.issued_before;
         let before = before.map(|time| format!("issued before {time}"));
@@ -92,7 +139,6 @@ impl Target {
             ("certificate", &self.certificate),
             ("token", &self.token),
             ("user", &self.user),
-            ("user", &self.service_account),
         ];
         let named = named.into_iter().find_map(|(kind, name)| {
             let name = name.as_ref()?;
@@ -150,18 +196,17 @@ fn account(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Parses a time. `now` is the next full second, because tokens know no fractions.
-fn time(text: &str) -> Result<Timestamp, String> {
-    let seconds = match text {
-        "now" => Timestamp::now().as_second() + 1,
-        _ => {
-            let time: Timestamp = text.parse().map_err(
-                |_| "a time is `now`, or in the form of RFC 3339, such as 2026-01-31T12:00:00Z",
-            )?;
-            time.as_second()
-        }
-    };
-    Timestamp::from_second(seconds).map_err(|error| error.to_string())
+/// Parses a time. Fractions are rounded up, because tokens know full seconds only.
+fn time(text: &str) -> Result<Time, String> {
+    if text == "now" {
+        return Ok(Time::Now);
+    }
+    let time: Timestamp = text
+        .parse()
+        .map_err(|_| "a time is `now`, or in the form of RFC 3339, such as 2026-01-31T12:00:00Z")?;
+    let seconds = time.as_second() + i64::from(time.subsec_nanosecond() > 0);
+    let rounded = Timestamp::from_second(seconds).map_err(|error| error.to_string())?;
+    Ok(Time::At(rounded))
 }
 
 #[cfg(test)]
@@ -176,9 +221,10 @@ mod tests {
         target: Target,
     }
 
-    fn parse(arguments: &[&str]) -> Result<Target, clap::Error> {
+    fn parse(arguments: &[&str]) -> Result<Selector, clap::Error> {
         let arguments = std::iter::once("x").chain(arguments.iter().copied());
-        Command::try_parse_from(arguments).map(|command| command.target)
+        let command = Command::try_parse_from(arguments);
+        command.map(|command| command.target.at(Timestamp::UNIX_EPOCH))
     }
 
     #[test]
@@ -204,6 +250,14 @@ mod tests {
                 json!({"user": "system:serviceaccount:shop:robot"}),
             ),
             (&["--issued-before", time], json!({"issuedBefore": time})),
+            (
+                &["--issued-before", "2026-01-31T11:59:59.001Z"],
+                json!({"issuedBefore": time}),
+            ),
+            (
+                &["--issued-before", "now"],
+                json!({"issuedBefore": "1970-01-01T00:00:00Z"}),
+            ),
             (
                 &["--user", "dora", "--issued-before", time],
                 json!({"user": "dora", "issuedBefore": time}),
