@@ -2,7 +2,8 @@
 //!
 //! The tenant's users and controllers need service accounts and RBAC objects to remove their
 //! finalizers and to watch the deletion, so these are deleted after everything else, cluster-scoped
-//! RBAC last, and then the tenant itself.
+//! RBAC at the end. Revocations of credentials go after all rights, so that no revoked user gets
+//! in again, and then the tenant itself.
 
 use insula_apiserver::Registry;
 use insula_apiserver::registry::access_kinds::{access_record_address, tenant_accesses};
@@ -132,15 +133,17 @@ enum Stage {
     Definitions,
     AccountsAndRbac,
     ClusterRbac,
+    Revocations,
 }
 
-const STAGES: [Stage; 6] = [
+const STAGES: [Stage; 7] = [
     Stage::Pods,
     Stage::Content,
     Stage::Namespaces,
     Stage::Definitions,
     Stage::AccountsAndRbac,
     Stage::ClusterRbac,
+    Stage::Revocations,
 ];
 
 fn stage_of(kind: &Kind) -> Stage {
@@ -152,6 +155,7 @@ fn stage_of(kind: &Kind) -> Stage {
         ("", "ServiceAccount") => Stage::AccountsAndRbac,
         ("rbac.authorization.k8s.io", "Role" | "RoleBinding") => Stage::AccountsAndRbac,
         ("rbac.authorization.k8s.io", _) => Stage::ClusterRbac,
+        ("access.insula.dev", "CredentialRevocation") => Stage::Revocations,
         _ => Stage::Content,
     }
 }
@@ -169,7 +173,7 @@ mod tests {
                 .count()
         };
         let counts = STAGES.map(of);
-        assert_eq!(counts[2..], [1, 1, 3, 2]);
+        assert_eq!(counts[2..], [1, 1, 3, 2, 1]);
         assert_eq!(counts[0], 1);
         assert_eq!(counts.iter().sum::<usize>(), stored_kinds().count());
     }

@@ -436,6 +436,36 @@ async fn revocations_end_with_their_tenant() -> Result<()> {
 }
 
 #[tokio::test]
+async fn revoked_user_stays_out_while_the_tenant_is_deleted() -> Result<()> {
+    let server = start(Setup::with_controllers()).await?;
+    let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
+    revoke(&system, IN_T1, json!({"user": "alice"})).await?;
+    let mut held = named("held");
+    held["metadata"]["finalizers"] = json!(["example.com/wait"]);
+    create(&tenant, MAPS, held).await?;
+    let path = "/api/v1/tenants/t1";
+    assert!(matches!(system.delete(path).await?.status, 200 | 202));
+    // Everything that does not wait for a finalizer is deleted before the conditions are written.
+    let is_held = |answer: &Answer| answer.json()["status"]["conditions"].is_array();
+    until(&system, path, is_held).await?;
+    let (alice, eve) = (
+        server.client("t1/alice").await?,
+        server.client("t1/eve").await?,
+    );
+    assert_eq!(
+        eve.get(MAPS).await?.status,
+        200,
+        "the rights are still there"
+    );
+    assert_unauthorized(&alice.get(MAPS).await?, "alice");
+    let released = json!({"metadata": {"finalizers": null}});
+    eve.patch(&format!("{MAPS}/held"), "merge", &released)
+        .await?;
+    until(&system, path, |answer| answer.status == 404).await?;
+    Ok(())
+}
+
+#[tokio::test]
 async fn revocation_survives_a_restart_and_reaches_the_other_servers_of_a_store() -> Result<()> {
     let store = Arc::new(Memory::new());
     let setup = || Setup {
@@ -456,6 +486,25 @@ async fn revocation_survives_a_restart_and_reaches_the_other_servers_of_a_store(
     let third = TestServer::start_on_store(store, setup()).await?;
     let restarted = third.client("t1/eve").await?;
     assert_unauthorized(&restarted.get(MAPS).await?, "after a restart");
+    Ok(())
+}
+
+#[tokio::test]
+async fn users_of_a_tenant_cannot_make_a_revocation_large() -> Result<()> {
+    let server = start(Setup::default()).await?;
+    let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
+    let large = json!({"metadata": {"annotations": {"a": "x".repeat(4096)}}});
+    let mut object = revocation(json!({"user": "eve"}));
+    object["metadata"]["annotations"] = large["metadata"]["annotations"].clone();
+    let refused = tenant.post(REVOCATIONS, &object).await?;
+    assert_eq!(refused.status, 403, "{}", refused.text());
+    let own = revoke(&tenant, REVOCATIONS, json!({"user": "eve"})).await?;
+    let refused = tenant.patch(&own, "merge", &large).await?;
+    assert_eq!(refused.status, 403, "{}", refused.text());
+    let why = "larger than 4096 bytes";
+    assert!(refused.message().contains(why), "{}", refused.text());
+    create(&system, IN_T1, object).await?;
+    assert_unauthorized(&server.client("t1/eve").await?.get(MAPS).await?, "eve");
     Ok(())
 }
 

@@ -27,6 +27,9 @@ const ALLOW_OWN: &str = "access.insula.dev/allow-own-credential";
 /// after each change.
 const MAX_OF_TENANT: usize = 1000;
 
+/// The most bytes of a revocation that a tenant's user writes, for the same reason.
+const MAX_BYTES_OF_TENANT: usize = 4096;
+
 /// Whether this write concerns a revocation.
 pub fn applies(admission: &Admission<'_>) -> bool {
     admission.address.kind.is(revocations())
@@ -35,13 +38,16 @@ pub fn applies(admission: &Admission<'_>) -> bool {
 /// Sets the authority of a new revocation, and rejects one that the caller may not write.
 pub async fn admit(admission: &mut Admission<'_>) -> Result<()> {
     let caller = admission.caller;
+    let is_system = caller.is_none_or(|caller| caller.principal().is_system());
+    if !is_system {
+        check_size(admission.address, admission.object)?;
+    }
     if let (Some(old), Some(caller)) = (admission.old, caller) {
         return check_authority(caller.principal(), admission.address, old);
     }
     if admission.old.is_some() {
         return Ok(());
     }
-    let is_system = caller.is_none_or(|caller| caller.principal().is_system());
     let authority = if is_system { SYSTEM } else { TENANT };
     if let Some(spec) = admission
         .object
@@ -75,6 +81,15 @@ fn check_authority(caller: &Principal, address: &Address, old: &Object) -> Resul
     let why = "the system's administrator has revoked this, so only a user of the system may \
                change or delete it";
     Err(StatusError::not_allowed(address.of(), &address.name, why))
+}
+
+fn check_size(address: &Address, object: &Object) -> Result<()> {
+    let bytes = serde_json::to_vec(object).map_err(StatusError::internal)?;
+    if bytes.len() <= MAX_BYTES_OF_TENANT {
+        return Ok(());
+    }
+    let why = format!("the revocation is larger than {MAX_BYTES_OF_TENANT} bytes");
+    Err(StatusError::not_allowed(address.of(), &address.name, &why))
 }
 
 fn check_count(registry: &Registry, address: &Address) -> Result<()> {
