@@ -6,6 +6,7 @@
 
 mod algorithm;
 mod claims;
+mod id;
 mod json;
 mod jwk;
 mod key;
@@ -13,32 +14,19 @@ mod key_set;
 mod signer;
 mod token_cache;
 
-use std::sync::Arc;
-
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ring::digest::{SHA256, digest};
 use serde_json::Value;
 
 pub use self::algorithm::{Algorithm, UnknownAlgorithm};
 pub(crate) use self::claims::texts;
 pub use self::claims::{Claims, LEEWAY, Malformed, TimeError, Times};
+pub use self::id::{bounded_id, digest_id};
 pub use self::jwk::{Jwk, Jwks};
 pub use self::key::{NotAPublicKey, PublicKey};
 pub use self::key_set::{KeySet, KeySetError};
 pub use self::signer::{NotASigningKey, Signer, SigningError};
 pub use self::token_cache::TokenCache;
-
-/// Returns an ID for a token that has none: a digest, from which the token cannot be computed
-/// because its signature cannot be guessed.
-pub fn digest_id(token: &str) -> Arc<str> {
-    let digest = digest(&SHA256, token.as_bytes());
-    let short = &digest.as_ref()[..DIGEST_ID_LENGTH];
-    format!("sha256-{}", crate::hexadecimal(short)).into()
-}
-
-/// Bytes of the digest in an ID.
-const DIGEST_ID_LENGTH: usize = 16;
 
 /// A well-formed token. Its claims are not accessible until the signature is verified.
 pub struct Signed<'a> {

@@ -15,7 +15,7 @@ use serde_json::Value;
 pub use self::error::Error;
 pub use self::settings::{Settings, SettingsError};
 use crate::credential::{Credential, Membership, TENANT_PREFIX, TenantError};
-use crate::jwt::{Algorithm, Claims, Signed, texts};
+use crate::jwt::{self, Algorithm, Claims, Signed, texts};
 
 /// A trusted provider, and how its claims are mapped.
 #[derive(Clone, Debug)]
@@ -90,7 +90,7 @@ impl Issuer {
             tenant_binding: TenantBinding::At(issued),
             proof: Proof::Oidc,
             reference: CredentialRef {
-                id: claims.id().unwrap_or_default().into(),
+                id: jwt::bounded_id(claims.id().unwrap_or_default()),
                 issued: Some(issued),
                 expires: Some(expires),
                 ..CredentialRef::default()

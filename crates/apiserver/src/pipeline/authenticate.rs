@@ -56,6 +56,9 @@ struct VerifiedCertificate {
 /// The most bytes of an untrusted chain that are kept, in case its CA is trusted later.
 const MAX_UNTRUSTED_BYTES: usize = 8 << 10;
 
+/// The most bytes of a user name: a revocation must be able to name the user.
+const MAX_USER_BYTES: usize = 1024;
+
 #[derive(Clone, Debug, Default)]
 enum PeerIdentity {
     /// None: the client sent no certificate, or an untrusted one.
@@ -394,6 +397,10 @@ impl Authenticator {
     }
 
     fn resolve(&self, credential: Credential) -> Result<Arc<Principal>> {
+        if credential.user.len() > MAX_USER_BYTES {
+            tracing::debug!("user with a long name rejected");
+            return Err(StatusError::unauthorized());
+        }
         let principal = resolve_principal(credential, self.default_tenant.as_ref());
         principal
             .map(Arc::new)
@@ -412,7 +419,7 @@ fn bearer(header: &str) -> Option<&str> {
 mod tests {
     use std::time::Duration;
 
-    use insula_access::{Authority, Subject, Validity};
+    use insula_access::{Authority, Subject, TokenFile, Validity};
     use rustls::pki_types::pem::PemObject;
 
     use super::*;
@@ -423,6 +430,21 @@ mod tests {
         let authority = Authority::generate("ca", validity).unwrap();
         let der = CertificateDer::from_pem_slice(authority.certificate_pem().as_bytes());
         (authority, der.unwrap())
+    }
+
+    #[test]
+    fn user_with_a_name_that_no_revocation_can_have_is_rejected() {
+        let authenticator = Authenticator {
+            default_tenant: Some(Space::System),
+            ..Authenticator::default()
+        };
+        let resolve = |bytes| {
+            let lines = format!("token,{},1\n", "u".repeat(bytes));
+            let file = TokenFile::parse(&lines).unwrap();
+            authenticator.resolve(file.find("token").unwrap().clone())
+        };
+        assert_eq!(resolve(1024).unwrap().user.len(), 1024);
+        assert_eq!(resolve(1025).unwrap_err().code, 401);
     }
 
     #[test]

@@ -211,7 +211,7 @@ impl Verifier {
         }
         let id = claims
             .id()
-            .map_or_else(|| jwt::digest_id(token), Into::into);
+            .map_or_else(|| jwt::digest_id(token), jwt::bounded_id);
         let signed_token = bound_token(key_id, id, claims)?;
         // Earlier versions signed as the plain issuer in every space.
         let in_space = self.issuers.of_account(&signed_token.account);
