@@ -6,10 +6,12 @@
 //! written only if something was noted, and at most once a minute, or every five seconds while
 //! credentials are new.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use insula_access::jwt;
 use insula_apiserver::Registry;
 use insula_apiserver::registry::Address;
 use insula_apiserver::registry::access_kinds::{access_record_address, revocations};
@@ -17,10 +19,13 @@ use insula_apiserver::registry::access_records::{
     CredentialKind, CredentialRecord, MAX_CREDENTIALS, SpaceAccess, Urgency,
 };
 use insula_apiserver::status::Result;
-use insula_apiserver::write::{DeleteOptions, Modified, Modify, create_object, modify, remove};
+use insula_apiserver::write::{
+    Modified, Modify, PendingDelete, Policy, create_object, modify, remove_atomically,
+};
+use insula_cache::Stored;
 use insula_core::Space;
 use insula_kinds::time::{Precision, parse};
-use insula_kinds::{Object, Value, kinds};
+use insula_kinds::{Object, Value};
 use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
@@ -34,14 +39,22 @@ const URGENT_INTERVAL: Duration = Duration::from_secs(5);
 /// How long notes are collected before the first write.
 const COLLECT_DELAY: Duration = Duration::from_secs(1);
 
-/// The most tokens of one service account that are kept: pods ask for new ones every hour.
-const MAX_PER_ACCOUNT: usize = 10;
+/// The most tokens of one user that are kept: pods and OpenID Connect clients get new ones every
+/// hour.
+const MAX_TOKENS_PER_USER: usize = 10;
+
+/// The most bytes of the credentials of a record: a store takes objects of 1.5 MB.
+const MAX_RECORD_BYTES: usize = 512 << 10;
 
 /// How long an expired credential is shown.
 const RETENTION_SECONDS: i64 = 30 * 86_400;
 
 /// How long a space is remembered that nothing is noted about.
 const IDLE_TIME: Duration = Duration::from_secs(600);
+
+/// How long a revocation is kept after its credential has expired: tokens are accepted a little
+/// longer, and the clocks of servers differ.
+const REVOCATION_MARGIN_SECONDS: i64 = jwt::LEEWAY + 300;
 
 /// How often expired revocations are looked for.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(600);
@@ -91,8 +104,14 @@ async fn write(registry: &Registry, space: &Space, access: &SpaceAccess) -> Resu
     let address = access_record_address(space);
     let now = Timestamp::now().as_second();
     let update = |object: &Object| {
+        // The record of the next tenant of the name may have taken the place of this one's.
+        let state = registry.cache().space_state(space);
+        let object = match state.is_some_and(|state| state.uid == access.uid) {
+            true => merged(object, space, access, now),
+            false => object.clone(),
+        };
         Ok(Modified {
-            object: merged(object, space, access, now),
+            object,
             warnings: Vec::new(),
         })
     };
@@ -161,18 +180,55 @@ fn bound(credentials: &mut Vec<CredentialRecord>, now: i64) -> u64 {
     let expired_before = now - RETENTION_SECONDS;
     credentials.retain(|one| one.expires.is_none_or(|expires| expires >= expired_before));
     credentials.sort_by(|a, b| (last_seen(b), &a.id).cmp(&(last_seen(a), &b.id)));
+    let counted = |credentials: &[CredentialRecord]| {
+        let valid = |one: &CredentialRecord| one.expires.is_none_or(|expires| expires >= now);
+        let counted = credentials.iter().filter(|one| one.counts && valid(one));
+        counted.count() as u64
+    };
+    let before = counted(credentials);
     let mut tokens: HashMap<String, usize> = HashMap::new();
     credentials.retain(|one| {
-        if one.kind != CredentialKind::ServiceAccountToken {
+        if !is_renewed(one.kind) {
             return true;
         }
         let count = tokens.entry(one.user.clone()).or_default();
         *count += 1;
-        *count <= MAX_PER_ACCOUNT
+        *count <= MAX_TOKENS_PER_USER
     });
-    let excess = credentials.len().saturating_sub(MAX_CREDENTIALS);
-    credentials.truncate(MAX_CREDENTIALS);
-    excess as u64
+    drop_excess(credentials);
+    before - counted(credentials)
+}
+
+/// Whether clients get new credentials of the kind all the time.
+const fn is_renewed(kind: CredentialKind) -> bool {
+    match kind {
+        CredentialKind::ServiceAccountToken | CredentialKind::OpenIdToken => true,
+        CredentialKind::Certificate | CredentialKind::StaticToken => false,
+    }
+}
+
+/// Drops the credentials that expire first until number and size are in bounds. A user with many
+/// short-lived ones cannot drop those that matter longer.
+fn drop_excess(credentials: &mut Vec<CredentialRecord>) {
+    let expiry = |one: &CredentialRecord| one.expires.unwrap_or(i64::MAX);
+    let mut order: Vec<usize> = (0..credentials.len()).collect();
+    // Of those that expire at the same time, the latest stay.
+    order.sort_by_key(|&index| Reverse((expiry(&credentials[index]), Reverse(index))));
+    let mut bytes = 0;
+    let fits = |&index: &usize| {
+        bytes += to_value(&credentials[index]).to_string().len();
+        bytes <= MAX_RECORD_BYTES
+    };
+    let kept: HashSet<usize> = order
+        .into_iter()
+        .take(MAX_CREDENTIALS)
+        .take_while(fits)
+        .collect();
+    let mut index = 0;
+    credentials.retain(|_| {
+        index += 1;
+        kept.contains(&(index - 1))
+    });
 }
 
 fn is_same(a: &CredentialRecord, b: &CredentialRecord) -> bool {
@@ -212,6 +268,7 @@ fn read(value: &Value) -> Option<CredentialRecord> {
         first_used: time("firstUsed"),
         last_used: time("lastUsed"),
         last_address: text("lastAddress").map(str::to_owned),
+        counts: true,
     })
 }
 
@@ -248,23 +305,7 @@ pub async fn expire_revocations(registry: Arc<Registry>) {
     let log = registry.cache().log_of_all(revocations());
     loop {
         let changed = log.changed().notified();
-        let mut any = false;
-        for (space, collection) in registry.cache().everywhere(revocations()) {
-            for object in collection.snapshot("", None).objects {
-                any = true;
-                let tree = object.tree();
-                let expires = tree.get("spec").and_then(|spec| spec.get("expires"));
-                let expires = expires.and_then(Value::as_str).and_then(seconds);
-                let now = Timestamp::now().as_second();
-                if expires.is_none_or(|expires| expires >= now) {
-                    continue;
-                }
-                let name = object.name().to_owned();
-                if let Err(refusal) = delete(&registry, &space, &name).await {
-                    tracing::warn!(%space, name, %refusal, "expired revocation not deleted");
-                }
-            }
-        }
+        let any = delete_expired_revocations(&registry, Timestamp::now().as_second()).await;
         // An empty list is looked at again when there is a revocation.
         match any {
             true => tokio::time::sleep(SWEEP_INTERVAL).await,
@@ -273,16 +314,46 @@ pub async fn expire_revocations(registry: Arc<Registry>) {
     }
 }
 
-async fn delete(registry: &Registry, space: &Space, name: &str) -> Result<()> {
+/// Deletes revocations of credentials that have expired for long at `now`, in seconds since 1970.
+/// Returns whether there is any revocation.
+async fn delete_expired_revocations(registry: &Registry, now: i64) -> bool {
+    let mut any = false;
+    for (space, collection) in registry.cache().everywhere(revocations()) {
+        for object in collection.snapshot("", None).objects {
+            any = true;
+            if !is_over(&object.tree(), now) {
+                continue;
+            }
+            let name = object.name().to_owned();
+            if let Err(refusal) = delete(registry, &space, object).await {
+                tracing::warn!(%space, name, %refusal, "expired revocation not deleted");
+            }
+        }
+    }
+    any
+}
+
+/// Whether the credential of a revocation has expired, and is not accepted by any server.
+fn is_over(revocation: &Object, now: i64) -> bool {
+    let expires = revocation.get("spec").and_then(|spec| spec.get("expires"));
+    let expires = expires.and_then(Value::as_str).and_then(seconds);
+    expires.is_some_and(|expires| expires.saturating_add(REVOCATION_MARGIN_SECONDS) < now)
+}
+
+/// Deletes a revocation unless it has changed: its expiry may be a later one.
+async fn delete(registry: &Registry, space: &Space, object: Arc<Stored>) -> Result<()> {
     let address = Address {
         kind: revocations().into(),
         space: space.clone(),
         namespace: None,
-        name: name.to_owned(),
+        name: object.name().to_owned(),
     };
-    let kind = kinds().get(revocations());
-    let options = DeleteOptions::default();
-    remove(registry, kind, &address, &options).await.map(drop)
+    let pending = PendingDelete {
+        address,
+        object,
+        policy: Policy::Background,
+    };
+    remove_atomically(registry, &[pending]).await.map(drop)
 }
 
 #[cfg(test)]
@@ -300,6 +371,7 @@ mod tests {
             first_used: last_used,
             last_used,
             last_address: last_used.map(|time| format!("10.0.0.{}", time / 60)),
+            counts: true,
         }
     }
 
@@ -369,13 +441,67 @@ mod tests {
         );
         assert_eq!(ids(&kept).len(), 10);
         assert_eq!((ids(&kept)[0], ids(&kept)[9]), ("t15", "t06"));
-        assert_eq!(kept["dropped"], 0, "newer tokens take their place");
+        assert_eq!(kept["dropped"], 5, "they are still valid");
         let many = (1..=1005).map(|n| record(&format!("m{n}"), &format!("u{n}"), Some(n * 60)));
         let kept = merged(&Object::new(), &space(), &access("u", many.collect()), 300);
         assert_eq!((ids(&kept).len(), &kept["dropped"]), (1000, &json!(5)));
         assert_eq!(ids(&kept)[999], "m6");
+        // Of a thousand that never expire, not one is dropped for others.
+        let lasting = (1..=1000).map(|n| CredentialRecord {
+            expires: None,
+            ..record(&format!("l{n}"), &format!("l{n}"), Some(60))
+        });
+        let both = merged(&kept, &space(), &access("u", lasting.collect()), 300);
+        assert_eq!((ids(&both).len(), &both["dropped"]), (1000, &json!(1005)));
+        assert!(ids(&both).iter().all(|id| id.starts_with('l')));
         let long_after = 1_000_000 + RETENTION_SECONDS + 1;
         let later = merged(&kept, &space(), &access("u", Vec::new()), long_after);
         assert_eq!(ids(&later), [""; 0]);
+    }
+
+    #[test]
+    fn tokens_of_one_user_take_the_place_of_each_other_and_of_no_other_credential() {
+        let tokens = (1..=15).map(|n| CredentialRecord {
+            kind: CredentialKind::OpenIdToken,
+            ..record(&format!("t{n:02}"), "olga", Some(n * 60))
+        });
+        let certificates = (1..=15).map(|n| CredentialRecord {
+            kind: CredentialKind::Certificate,
+            ..record(&format!("c{n:02}"), "olga", Some(n * 60))
+        });
+        let noted = access("u", tokens.chain(certificates).collect());
+        let kept = merged(&Object::new(), &space(), &noted, 300);
+        assert_eq!((ids(&kept).len(), &kept["dropped"]), (25, &json!(5)));
+        // What was noted before is not counted again when it is noted once more.
+        let mut again = noted.clone();
+        again
+            .credentials
+            .iter_mut()
+            .for_each(|one| one.counts = false);
+        assert_eq!(merged(&kept, &space(), &again, 300), kept);
+        // Expired ones are dropped without being counted.
+        let kept = merged(&Object::new(), &space(), &noted, 1_000_001);
+        assert_eq!((ids(&kept).len(), &kept["dropped"]), (25, &json!(0)));
+    }
+
+    #[test]
+    fn record_stays_below_the_limit_of_a_store() {
+        let long = "u".repeat(1020);
+        let many = (0..1000).map(|n| record(&format!("m{n}"), &format!("{long}{n}"), Some(60)));
+        let kept = merged(&Object::new(), &space(), &access("u", many.collect()), 300);
+        let bytes = serde_json::to_vec(&kept).unwrap().len();
+        assert!((400 << 10..600 << 10).contains(&bytes), "{bytes}");
+        let dropped = kept["dropped"].as_u64().unwrap() as usize;
+        assert_eq!(ids(&kept).len() + dropped, 1000);
+    }
+
+    #[test]
+    fn revocation_outlasts_the_leeway_of_its_token() {
+        let at = |spec: Value, now| is_over(json!({"spec": spec}).as_object().unwrap(), now);
+        let spec = json!({"token": "t", "expires": "1970-01-01T00:16:40Z"});
+        assert!(!at(spec.clone(), 1000 + jwt::LEEWAY));
+        assert!(!at(spec.clone(), 1000 + jwt::LEEWAY + 300));
+        assert!(at(spec, 1000 + jwt::LEEWAY + 301));
+        assert!(!at(json!({"user": "dora"}), i64::MAX));
     }
 }

@@ -10,16 +10,17 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use insula_access::jwt;
 use insula_apiserver::Registry;
 use insula_apiserver::pipeline::service_account::{
-    Account, Accounts, Bound, Issuer, LAST_USED, TOKEN_KEY, TokenUse, day,
+    Account, AccountName, Accounts, Bound, Issuer, LAST_USED, TOKEN_KEY, TokenUse, day,
 };
 use insula_apiserver::registry::Address;
 use insula_apiserver::status::{Result, StatusError};
 use insula_apiserver::write::{DeleteOptions, Modified, Modify, modify, remove};
 use insula_cache::Stored;
 use insula_cache::expiry;
-use insula_core::Space;
+use insula_core::{CredentialRef, Extra, Principal, Proof, Space, TenantBinding};
 use insula_kinds::core_kind;
 use insula_kinds::{Object, Value};
 use memchr::memmem;
@@ -210,38 +211,76 @@ impl TokenSecrets<'_> {
 
     async fn write(&self, address: &Address, account: &Address) -> Result<()> {
         let request = Modify::by_server(address, None);
+        let mut issued = None;
         let update = |secret: &Object| {
             let mut object = secret.clone();
+            issued = None;
             let same = account_of(secret, address).is_some_and(|now| now.name == account.name);
             if same
                 && self.needs_repair(secret, address)
                 && let Some(uid) = self.account_uid(account, secret)
             {
-                self.fill(&mut object, address, account, &uid)?;
+                issued = self.fill(&mut object, address, account, &uid)?;
             }
             Ok(Modified {
                 object,
                 warnings: Vec::new(),
             })
         };
-        modify(self.registry, request, update).await.map(drop)
+        let written = modify(self.registry, request, update).await?;
+        if let (Some(token), Some(_)) = (issued, written) {
+            self.note_issued(address, account, &token);
+        }
+        Ok(())
     }
 
+    /// Records that the account has a token, which it may never use.
+    fn note_issued(&self, secret: &Address, account: &Address, token: &str) {
+        let Some(state) = self.registry.cache().space_state(&account.space) else {
+            return;
+        };
+        let name = AccountName {
+            namespace: account.namespace.as_deref().unwrap_or(""),
+            name: &account.name,
+        };
+        // The token is as old as its Secret.
+        let secret = self.registry.cached(secret);
+        let holder = Principal {
+            user: name.user(),
+            uid: None,
+            groups: name.groups().to_vec(),
+            extra: Extra::new(),
+            home: account.space.clone(),
+            tenant_binding: TenantBinding::Name,
+            proof: Proof::ServiceAccount,
+            credential: CredentialRef {
+                id: jwt::digest_id(token),
+                issued: secret.and_then(|secret| secret.created()),
+                ..CredentialRef::default()
+            },
+            impersonator: None,
+        };
+        let records = self.registry.access_records();
+        records.note_issued(&state.uid, &holder);
+    }
+
+    /// Fills in what is missing, and returns the token if that is new.
     fn fill(
         &self,
         secret: &mut Object,
         address: &Address,
         account: &Address,
         uid: &str,
-    ) -> Result<()> {
+    ) -> Result<Option<String>> {
         let missing = data_value(secret, TOKEN_KEY).is_empty();
         let token = missing.then(|| self.sign(address, account, uid));
+        let token = token.transpose()?;
         let data = secret.entry("data").or_insert_with(|| json!({}));
         if data.is_null() {
             *data = json!({});
         }
-        if let Some(token) = token {
-            data[TOKEN_KEY] = STANDARD.encode(token?).into();
+        if let Some(token) = &token {
+            data[TOKEN_KEY] = STANDARD.encode(token).into();
         }
         for (key, value) in self.expected_data(address) {
             data[key] = value.into();
@@ -250,7 +289,7 @@ impl TokenSecrets<'_> {
         if let Some(metadata) = secret.get_mut("metadata") {
             metadata["annotations"][ACCOUNT_UID] = uid.into();
         }
-        Ok(())
+        Ok(token)
     }
 
     fn sign(&self, secret: &Address, account: &Address, uid: &str) -> Result<String> {

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use insula_core::{CredentialRef, Principal, Proof, Space};
@@ -51,6 +51,8 @@ struct Noted {
     /// The minute of the last use.
     last_used: AtomicI64,
     address: Mutex<Option<IpAddr>>,
+    /// Whether it was taken to be written.
+    is_taken: AtomicBool,
 }
 
 /// How soon something is to be written.
@@ -96,6 +98,8 @@ pub struct CredentialRecord {
     pub last_used: Option<i64>,
     /// The address of the client that used it last.
     pub last_address: Option<String>,
+    /// Whether to count it if it is dropped. What was taken before is not counted again.
+    pub counts: bool,
 }
 
 /// What was noted about a space.
@@ -114,6 +118,9 @@ pub const MAX_CREDENTIALS: usize = 1000;
 
 /// The most groups of a credential that are kept.
 const MAX_GROUPS: usize = 8;
+
+/// The most characters of a group that are kept.
+const MAX_GROUP_CHARACTERS: usize = 64;
 
 const MINUTE_SECONDS: i64 = 60;
 
@@ -227,7 +234,7 @@ impl AccessRecords {
             uid: record.uid.clone(),
             credentials: credentials
                 .iter()
-                .map(|(key, noted)| noted.to_record(key))
+                .map(|(key, noted)| noted.take(key))
                 .collect(),
             dropped: record.dropped.swap(0, Ordering::Relaxed),
         })
@@ -315,11 +322,11 @@ impl SpaceRecord {
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         if credentials.len() >= MAX_CREDENTIALS && !credentials.contains_key(&key) {
-            let oldest = credentials
-                .iter()
-                .min_by_key(|(_, noted)| noted.last_seen());
-            if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
-                credentials.remove(&oldest);
+            // Expired ones go first, then those that matter for the shortest time.
+            let order = |noted: &Noted| (noted.expires.unwrap_or(i64::MAX), noted.last_seen());
+            let first = credentials.iter().min_by_key(|(_, noted)| order(noted));
+            if let Some(first) = first.map(|(key, _)| key.clone()) {
+                credentials.remove(&first);
                 self.dropped.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -342,12 +349,13 @@ impl Noted {
         Self {
             kind,
             user: holder.user.clone(),
-            groups: holder.groups.iter().take(MAX_GROUPS).cloned().collect(),
+            groups: first_groups(&holder.groups),
             issued: credential.issued,
             expires: credential.expires,
             first_used: AtomicI64::new(0),
             last_used: AtomicI64::new(0),
             address: Mutex::default(),
+            is_taken: AtomicBool::new(false),
         }
     }
 
@@ -357,7 +365,7 @@ impl Noted {
         self.last_used.load(Ordering::Relaxed).max(issued)
     }
 
-    fn to_record(&self, key: &CredentialKey) -> CredentialRecord {
+    fn take(&self, key: &CredentialKey) -> CredentialRecord {
         let time = |time: &AtomicI64| Some(time.load(Ordering::Relaxed)).filter(|time| *time != 0);
         CredentialRecord {
             id: Arc::clone(&key.id),
@@ -369,8 +377,14 @@ impl Noted {
             first_used: time(&self.first_used),
             last_used: time(&self.last_used),
             last_address: lock(&self.address).map(|address| address.to_string()),
+            counts: !self.is_taken.swap(true, Ordering::Relaxed),
         }
     }
+}
+
+fn first_groups(groups: &[String]) -> Vec<String> {
+    let short = |group: &String| group.chars().take(MAX_GROUP_CHARACTERS).collect();
+    groups.iter().take(MAX_GROUPS).map(short).collect()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -446,6 +460,21 @@ mod tests {
             (MAX_CREDENTIALS, 1)
         );
         assert!(taken.credentials.iter().all(|one| &*one.id != "c0"));
+    }
+
+    #[test]
+    fn credential_that_expires_first_is_dropped_for_another() {
+        let records = AccessRecords::default();
+        for number in 0..=MAX_CREDENTIALS {
+            let mut dora = holder("t1", &format!("c{number}"));
+            dora.groups = vec!["g".repeat(100)];
+            dora.credential.expires = Some(if number == 500 { 600 } else { 6000 });
+            note(&records, "u", &dora, 1, 60);
+        }
+        let taken = records.take(&holder("t1", "").home).unwrap();
+        assert_eq!(taken.dropped, 1);
+        assert!(taken.credentials.iter().all(|one| &*one.id != "c500"));
+        assert_eq!(taken.credentials[0].groups, ["g".repeat(64)]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The controllers of a running server.
 
+mod access;
 mod bootstrap_objects;
 mod certificates;
 mod events;

@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use insula_store::Store;
 use insula_store::memory::Memory;
-use insula_testkit::server::{Client, Setup, TestServer};
+use insula_testkit::server::{Answer, Client, Setup, TestServer};
 use serde_json::{Value, json};
 
 use super::{create, servers, until, until_gone};
@@ -50,6 +50,28 @@ fn claims(token: &str) -> Value {
 async fn whoami(server: &TestServer, token: &str) -> anyhow::Result<(u16, Value)> {
     let answer = server.client(token).await?.post(WHOAMI, &json!({})).await?;
     Ok((answer.status, answer.json()["status"]["userInfo"].clone()))
+}
+
+#[tokio::test]
+async fn token_of_a_secret_is_recorded_before_its_first_use() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
+    let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
+    account(&tenant, "robot").await?;
+    create(&tenant, SECRETS, secret("robot-token", "robot")).await?;
+    let token = decoded(&filled(&tenant, "robot-token").await?, "token");
+    let id = insula_access::jwt::digest_id(&token);
+    let recorded = |answer: &Answer| {
+        let credentials = answer.json()["credentials"].clone();
+        let credentials = credentials.as_array().cloned().unwrap_or_default();
+        credentials.into_iter().find(|one| one["id"] == *id)
+    };
+    let path = "/apis/access.insula.dev/v1/tenantaccesses/t1";
+    let answer = until(&system, path, |answer| recorded(answer).is_some()).await?;
+    let found = recorded(&answer).unwrap_or_default();
+    assert_eq!(found["user"], "system:serviceaccount:default:robot");
+    assert_eq!(found["lastUsed"], Value::Null);
+    assert!(found["issued"].is_string(), "{found}");
+    Ok(())
 }
 
 #[tokio::test]
