@@ -23,11 +23,29 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustFiles {
     /// Additional CAs of client certificates.
-    pub client_ca: Option<PathBuf>,
+    pub client_ca: Option<TrustFile>,
     /// The static tokens.
-    pub tokens: Option<PathBuf>,
+    pub tokens: Option<TrustFile>,
     /// The CA of the OpenID Connect provider.
-    pub oidc_ca: Option<PathBuf>,
+    pub oidc_ca: Option<TrustFile>,
+}
+
+/// A file, and what it contained before it was parsed: a change while the server starts is found
+/// by the first comparison.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrustFile {
+    path: PathBuf,
+    digest: Option<Vec<u8>>,
+}
+
+impl TrustFile {
+    /// Notes the content of a file that is parsed later.
+    pub fn new(path: &Path) -> Self {
+        Self {
+            digest: std::fs::read(path).ok().map(|bytes| hash(&bytes)),
+            path: path.to_owned(),
+        }
+    }
 }
 
 /// Reloads files that have changed.
@@ -75,10 +93,11 @@ impl Reload {
             (files.tokens, Content::Tokens),
             (files.oidc_ca, Content::OidcCa),
         ];
-        let watched = |(path, content): (Option<PathBuf>, _)| {
+        let watched = |(file, content): (Option<TrustFile>, _)| {
+            let file = file?;
             Some(WatchedFile {
-                seen: std::fs::read(path.as_ref()?).ok().map(|it| hash(&it)),
-                path: path?,
+                seen: file.digest,
+                path: file.path,
                 content,
                 problem: String::new(),
             })
@@ -152,6 +171,9 @@ impl Reload {
                 let replaced = self.trust.replace_clients(&cas);
                 replaced.map_err(|error| Failure::new(&attempted, error))
             }
+            // A file of no bytes was probably truncated, and is yet to be written.
+            Content::Tokens if bytes.is_empty() => Err(Failure::new(&attempted, "it is empty")
+                .hint("leave an empty line in it to take all tokens away")),
             Content::Tokens => {
                 let tokens = TokenFile::from_bytes(bytes);
                 let tokens = tokens.map_err(|error| Failure::new(&attempted, error))?;
@@ -195,4 +217,58 @@ fn certificates(path: &Path, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>
 
 fn hash(bytes: &[u8]) -> Vec<u8> {
     digest(&SHA256, bytes).as_ref().to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALICE: &str = "a-token,alice,1\n";
+    const BOB: &str = "b-token,bob,2\n";
+
+    /// Starts with a token file that `edit` changes after it was parsed.
+    fn reload(folder: &Path, edit: &str) -> (Reload, PathBuf) {
+        let path = folder.join("tokens");
+        std::fs::write(&path, ALICE).unwrap();
+        let files = TrustFiles {
+            tokens: Some(TrustFile::new(&path)),
+            ..TrustFiles::default()
+        };
+        let tokens = TokenFile::load(&path).unwrap();
+        let trust = Arc::new(CurrentTrust::new(&[], Some(tokens)).unwrap());
+        std::fs::write(&path, edit).unwrap();
+        let own_ca = CertificateDer::from(Vec::new());
+        (Reload::new(trust, None, own_ca, files), path)
+    }
+
+    fn knows(reload: &Reload, token: &str) -> bool {
+        let trust = reload.trust.get();
+        let tokens = trust.tokens.as_ref();
+        tokens.is_some_and(|tokens| tokens.find(token).is_some())
+    }
+
+    #[test]
+    fn file_that_changed_while_the_server_started_is_reloaded() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut reload, _) = reload(folder.path(), BOB);
+        reload.check();
+        assert!(knows(&reload, "b-token") && !knows(&reload, "a-token"));
+        assert_eq!(reload.trust.reloads(), [1, 0]);
+    }
+
+    #[test]
+    fn empty_or_half_written_token_file_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut reload, path) = reload(folder.path(), "");
+        reload.check();
+        assert!(knows(&reload, "a-token"), "an empty file");
+        std::fs::write(&path, format!("{ALICE}b-token,b")).unwrap();
+        reload.check();
+        assert!(knows(&reload, "a-token") && !knows(&reload, "b-token"));
+        assert_eq!(reload.trust.reloads(), [0, 2]);
+        // An empty line is a content.
+        std::fs::write(&path, "\n").unwrap();
+        reload.check();
+        assert!(!knows(&reload, "a-token"));
+    }
 }

@@ -15,7 +15,7 @@ use super::oidc::Oidc;
 use super::operators::OperatorSettings;
 use super::pod_security;
 use super::prepare::{Listening, ServerConfig};
-use super::reload::TrustFiles;
+use super::reload::{TrustFile, TrustFiles};
 use super::tenant_limits::TenantLimitArgs;
 use super::tls::{Tls, TlsFiles};
 use crate::certificate_file::{certificates, read};
@@ -51,9 +51,9 @@ impl Settings {
     /// Reads the files that the arguments name.
     pub fn of(args: Args) -> Result<Self, Failure> {
         let trust_files = TrustFiles {
-            client_ca: args.client_ca_file.clone(),
-            tokens: args.token_auth_file.clone(),
-            oidc_ca: args.oidc.ca_file.clone(),
+            client_ca: args.client_ca_file.as_deref().map(TrustFile::new),
+            tokens: args.token_auth_file.as_deref().map(TrustFile::new),
+            oidc_ca: args.oidc.ca_file.as_deref().map(TrustFile::new),
         };
         let client_cas = args.client_ca_file.as_deref().map(certificates);
         let tokens = args.token_auth_file.as_deref().map(tokens);
