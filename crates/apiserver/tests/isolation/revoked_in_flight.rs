@@ -2,6 +2,7 @@
 //! client withholds the body, or a webhook of its tenant withholds the answer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use insula_testkit::server::{Client, Setup, TestServer, TlsStream, loopback};
@@ -237,5 +238,31 @@ async fn request_that_a_webhook_delayed_past_the_revocation_is_refused() -> Resu
         assert_eq!(tenant.get(&format!("{MAPS}/late")).await?.status, 404);
         assert_eq!(tenant.get(&format!("{MAPS}/m")).await?.status, 200);
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn watch_over_websocket_ends_with_the_credential() -> Result<()> {
+    let server = start().await?;
+    let tenant = server.tenant("t1").await?;
+    let mut stream = server.dial("http/1.1").await?;
+    let head = format!(
+        "GET {MAPS}?watch=true HTTP/1.1\r\nHost: insula.test\r\nAuthorization: Bearer t1/alice\r\n\
+         Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await?;
+    let mut begun = [0; "HTTP/1.1 101 ".len()];
+    stream.read_exact(&mut begun).await?;
+    assert_eq!(&begun, b"HTTP/1.1 101 ");
+    revoke(&tenant, REVOCATIONS, "alice").await?;
+    // The server sends the error and then closes, without waiting for the client's answer.
+    let mut rest = Vec::new();
+    let read = stream.read_to_end(&mut rest);
+    let read = tokio::time::timeout(Duration::from_secs(10), read).await?;
+    // The connection may end without the closing message of TLS.
+    drop(read);
+    let rest = String::from_utf8_lossy(&rest);
+    assert!(rest.contains("\"code\":401"), "{rest}");
     Ok(())
 }

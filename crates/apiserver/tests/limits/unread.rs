@@ -21,6 +21,8 @@ const STATUS_200: u8 = 0x88;
 /// How late the end of a stalled watch may be.
 const LATE: Duration = Duration::from_secs(2);
 
+const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
+
 const WATCHES: &str = "insula_seats_in_use{work=\"watch\"}";
 
 /// Opens a watch of which the client takes one byte, and then nothing.
@@ -129,26 +131,44 @@ async fn stalled_watch_ends_with_its_tenant() -> anyhow::Result<()> {
     Ok(())
 }
 
-#[tokio::test]
-async fn stalled_watch_ends_with_its_permission() -> anyhow::Result<()> {
+/// Starts a server with a user `alice` of the tenant `t1`, who may read everything.
+async fn start_with_alice() -> anyhow::Result<(TestServer, Client)> {
     let setup = Setup {
         tokens: "alice,alice,7,\"tenant:t1\"\n".to_owned(),
         ..Setup::default()
     };
-    let server = TestServer::start_on(Engine::Memory, setup).await?.unwrap();
+    let server = TestServer::start_with(setup).await?;
     let client = server.tenant("t1").await?;
     create_maps(&client, 100).await?;
-    let bindings = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
     let binding = json!({
         "metadata": {"name": "alice"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "alice"}],
     });
-    assert_eq!(client.post(bindings, &binding).await?.status, 201);
+    assert_eq!(client.post(BINDINGS, &binding).await?.status, 201);
+    Ok((server, client))
+}
+
+#[tokio::test]
+async fn stalled_watch_ends_with_its_permission() -> anyhow::Result<()> {
+    let (server, client) = start_with_alice().await?;
     let path = format!("{MAPS}?watch=true");
     let mut wire = stalled_watch(&server, "alice", &path).await?;
-    let deleted = client.delete(&format!("{bindings}/alice")).await?;
+    let deleted = client.delete(&format!("{BINDINGS}/alice")).await?;
     assert_eq!(deleted.status, 200);
+    let took = await_reset(&mut wire).await?;
+    assert!(took < LATE, "{took:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn stalled_watch_ends_with_its_credential() -> anyhow::Result<()> {
+    let (server, client) = start_with_alice().await?;
+    let path = format!("{MAPS}?watch=true");
+    let mut wire = stalled_watch(&server, "alice", &path).await?;
+    let revocation = json!({"metadata": {"name": "alice"}, "spec": {"user": "alice"}});
+    let path = "/apis/access.insula.dev/v1/credentialrevocations";
+    assert_eq!(client.post(path, &revocation).await?.status, 201);
     let took = await_reset(&mut wire).await?;
     assert!(took < LATE, "{took:?}");
     Ok(())
