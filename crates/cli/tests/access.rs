@@ -232,8 +232,9 @@ fn unknown_user_is_revoked_with_a_warning() {
 }
 
 #[test]
-fn administrator_is_not_locked_out_by_accident() {
-    let serving = Serving::start(&[]);
+fn administrator_is_not_locked_out_by_accident_and_gets_in_again() {
+    let rescue = "rescue-token,rescue,1,\"system:masters,tenant:system\"\n";
+    let serving = Serving::start(&[("--token-auth-file", rescue)]);
     for target in [
         &["--issued-before", "now"][..],
         &["--user", "kubernetes-admin"],
@@ -252,6 +253,10 @@ fn administrator_is_not_locked_out_by_accident() {
     serving.succeed(&["revoke", "system", "--user", "kubernetes-admin", "--force"]);
     let locked = serving.fail(&["list"]);
     assert!(locked.contains("Unauthorized"), "{locked}");
+    let rescue = serving.kubeconfig("rescue.kubeconfig", "token: rescue-token");
+    let restored = tenant(&rescue, &["restore", "system", "--user", "kubernetes-admin"]);
+    assert_eq!(restored.status.code(), Some(0), "{}", stderr(&restored));
+    serving.succeed(&["list"]);
 }
 
 #[test]
