@@ -254,7 +254,10 @@ fn administrator_is_not_locked_out_by_accident_and_gets_in_again() {
     let locked = serving.fail(&["list"]);
     assert!(locked.contains("Unauthorized"), "{locked}");
     let rescue = serving.kubeconfig("rescue.kubeconfig", "token: rescue-token");
-    let restored = tenant(&rescue, &["restore", "system", "--user", "kubernetes-admin"]);
+    let restored = tenant(
+        &rescue,
+        &["restore", "system", "--user", "kubernetes-admin"],
+    );
     assert_eq!(restored.status.code(), Some(0), "{}", stderr(&restored));
     serving.succeed(&["list"]);
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use insula_access::jwt;
 use insula_cache::{Cache, Derived, SpaceState, Stored};
-use insula_core::{CredentialRef, Principal, Proof, Space};
+use insula_core::{CredentialRef, Principal, Proof, Revision, Space};
 use insula_kinds::time::{self, Precision};
 use insula_kinds::{Object, Value};
 
@@ -30,15 +30,19 @@ pub struct DenyList {
 /// The time of issue of credentials that are revoked whenever they were issued.
 const ALWAYS: i64 = i64::MAX;
 
-impl DenyList {
-    /// Adds a revocation.
-    pub fn add(&mut self, revocation: &Object) {
-        if let Some(spec) = revocation.get("spec") {
-            self.add_spec(spec);
-        }
-    }
+/// The credentials that one revocation denies.
+#[derive(Debug)]
+enum Revoked {
+    Certificate(Box<str>),
+    Token(Box<str>),
+    /// The credentials of a user that were issued before a time.
+    User(Box<str>, i64),
+    IssuedBefore(i64),
+    Nothing,
+}
 
-    fn add_spec(&mut self, spec: &Value) {
+impl Revoked {
+    fn read(spec: &Value) -> Self {
         let text = |member: &str| {
             let value = spec.get(member).and_then(Value::as_str);
             value.filter(|text| !text.is_empty())
@@ -47,14 +51,41 @@ impl DenyList {
         let before = before.and_then(|text| time::parse(text, Precision::Seconds).ok());
         let before = before.map(|time| time.seconds);
         if let Some(fingerprint) = text("certificate") {
-            self.certificates.insert(fingerprint.into());
+            Self::Certificate(fingerprint.into())
         } else if let Some(id) = text("token") {
-            self.tokens.insert(jwt::bounded_id(id).as_ref().into());
+            Self::Token(jwt::bounded_id(id).as_ref().into())
         } else if let Some(user) = text("user") {
-            let latest = self.users.entry(user.into()).or_insert(i64::MIN);
-            *latest = before.unwrap_or(ALWAYS).max(*latest);
-        } else if before.is_some() {
-            self.issued_before = self.issued_before.max(before);
+            Self::User(user.into(), before.unwrap_or(ALWAYS))
+        } else {
+            before.map_or(Self::Nothing, Self::IssuedBefore)
+        }
+    }
+}
+
+impl DenyList {
+    /// Adds a revocation.
+    pub fn add(&mut self, revocation: &Object) {
+        if let Some(spec) = revocation.get("spec") {
+            self.insert(&Revoked::read(spec));
+        }
+    }
+
+    fn insert(&mut self, revoked: &Revoked) {
+        match revoked {
+            Revoked::Certificate(fingerprint) => {
+                self.certificates.insert(fingerprint.clone());
+            }
+            Revoked::Token(id) => {
+                self.tokens.insert(id.clone());
+            }
+            Revoked::User(user, before) => {
+                let latest = self.users.entry(user.clone()).or_insert(i64::MIN);
+                *latest = (*before).max(*latest);
+            }
+            Revoked::IssuedBefore(time) => {
+                self.issued_before = self.issued_before.max(Some(*time));
+            }
+            Revoked::Nothing => {}
         }
     }
 
@@ -105,34 +136,63 @@ fn ask<R>(
     space: &Space,
     read: impl Fn(&DenyList) -> R,
 ) -> R {
-    if let Some(answer) = cache.derived(state, Derived::Revocations, &read) {
+    let read = |compiled: &Compiled| read(&compiled.list);
+    if let Some(answer) = cache.derived(state, Derived::Revocations, read) {
         return answer;
     }
-    let derive = |_: Option<Box<DenyList>>, _| {
+    let derive = |stale: Option<Box<Compiled>>, _| {
         let collection = cache.find(revocations(), space);
         let objects = collection.map(|collection| collection.snapshot("", None).objects);
-        Box::new(compile(&objects.unwrap_or_default()))
+        Box::new(Compiled::new(stale, &objects.unwrap_or_default()))
     };
     cache.derive(state, Derived::Revocations, derive, read)
 }
 
-/// Compiles the list. Requests wait for that, so the rest of the objects is not decoded.
-fn compile(objects: &[Arc<Stored>]) -> DenyList {
-    let mut list = DenyList::default();
-    for object in objects {
-        match serde_json::from_slice::<Revocation>(&object.body()) {
-            Ok(revocation) => list.add_spec(&revocation.spec),
-            Err(_) => list.add(&object.tree()),
-        }
-    }
-    list
+/// The deny list of a space, and what it was compiled from.
+#[derive(Debug, Default)]
+struct Compiled {
+    list: DenyList,
+    /// The decoded objects by key. Requests wait while the list is compiled, so only objects
+    /// that have changed are decoded.
+    decoded: HashMap<Arc<str>, Decoded>,
 }
 
-/// The part of a stored revocation that says what is revoked.
-#[derive(serde::Deserialize)]
-struct Revocation {
-    #[serde(default)]
-    spec: Value,
+#[derive(Debug)]
+struct Decoded {
+    revision: Revision,
+    revoked: Revoked,
+}
+
+impl Compiled {
+    fn new(stale: Option<Box<Self>>, objects: &[Arc<Stored>]) -> Self {
+        let mut before = stale.map(|stale| stale.decoded).unwrap_or_default();
+        let mut compiled = Self::default();
+        for object in objects {
+            let known = before.remove(&object.key);
+            let known = known.filter(|known| known.revision == object.revision);
+            let decoded = known.unwrap_or_else(|| Decoded::new(object));
+            compiled.list.insert(&decoded.revoked);
+            compiled.decoded.insert(Arc::clone(&object.key), decoded);
+        }
+        compiled
+    }
+}
+
+impl Decoded {
+    fn new(object: &Stored) -> Self {
+        /// The part of a revocation that says what is revoked.
+        #[derive(serde::Deserialize)]
+        struct Revocation {
+            #[serde(default)]
+            spec: Value,
+        }
+        let revocation = serde_json::from_slice::<Revocation>(&object.body());
+        let revoked = revocation.map(|revocation| Revoked::read(&revocation.spec));
+        Self {
+            revision: object.revision,
+            revoked: revoked.unwrap_or(Revoked::Nothing),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -217,6 +277,33 @@ mod tests {
             json!({"user": "dora", "issuedBefore": at_100}),
         ];
         assert!(list(&both).denies(&dora(Some(150))), "the wider one counts");
+    }
+
+    #[test]
+    fn only_changed_revocations_are_decoded_again() {
+        let stored = |key: &str, revision, user: &str| {
+            let body = json!({"metadata": {"name": key}, "spec": {"user": user}});
+            let revision = Revision::new(revision);
+            Arc::new(Stored::new(
+                key.into(),
+                revision,
+                body.to_string().as_bytes(),
+            ))
+        };
+        let users = |compiled: &Compiled| {
+            let mut users: Vec<_> = compiled.list.users.keys().cloned().collect();
+            users.sort();
+            users
+        };
+        let first = Compiled::new(None, &[stored("a", 1, "alice"), stored("b", 2, "bob")]);
+        assert_eq!(users(&first), ["alice".into(), "bob".into()]);
+        // The content of the first object at the same revision would be the same.
+        let changed = [stored("a", 1, "unread"), stored("b", 3, "eve")];
+        let second = Compiled::new(Some(Box::new(first)), &changed);
+        assert_eq!(users(&second), ["alice".into(), "eve".into()]);
+        let third = Compiled::new(Some(Box::new(second)), &changed[1..]);
+        assert_eq!(users(&third), ["eve".into()]);
+        assert_eq!(third.decoded.len(), 1);
     }
 
     #[test]
