@@ -1,11 +1,13 @@
 //! A store that seals the values of another one.
 
 mod commit;
+mod in_flight;
 mod resolver;
 mod watch;
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use async_trait::async_trait;
@@ -14,6 +16,7 @@ use insula_store::{At, DiskSpace, Entry, KeyRange, Outcome, Page, Store, Transac
 use tokio::sync::Notify;
 
 pub(crate) use self::commit::uid_of;
+use self::in_flight::InFlight;
 pub use self::resolver::{Location, Owner, Resolver};
 use self::watch::OpeningWatch;
 use crate::config::{Config, Rules};
@@ -41,6 +44,10 @@ pub struct EncryptedStore {
     pub(crate) changed: Arc<Notify>,
     /// Data keys of deleted tenants that could not be destroyed yet.
     pub(crate) undestroyed: Mutex<BTreeSet<DataKeyId>>,
+    /// The data keys of commits that are under way.
+    pub(crate) in_flight: InFlight,
+    /// Whether a tenant may have been deleted without the destruction of its data key.
+    pub(crate) sweep_due: AtomicBool,
 }
 
 impl EncryptedStore {
@@ -66,9 +73,11 @@ impl EncryptedStore {
             resolver: OnceLock::new(),
             changed: Arc::new(Notify::new()),
             undestroyed: Mutex::default(),
+            in_flight: InFlight::default(),
+            sweep_due: AtomicBool::new(false),
         });
         store.rotate().await?;
-        store.destroy_orphans().await?;
+        store.destroy_orphans_at_open().await?;
         Ok(store)
     }
 

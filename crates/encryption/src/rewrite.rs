@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use insula_core::Revision;
@@ -44,7 +45,8 @@ impl EncryptedStore {
             {
                 tracing::warn!(%error, "rotation of root keys failed");
             }
-            if tick == ORPHAN_INTERVALS
+            let is_due = self.sweep_due.swap(false, Ordering::AcqRel);
+            if (is_due || tick == ORPHAN_INTERVALS)
                 && let Err(error) = self.destroy_orphans().await
             {
                 tracing::warn!(%error, "search for unused data keys failed");

@@ -12,8 +12,9 @@ use crate::encrypted_store::uid_of;
 use crate::record::{self, DataKeyRecord};
 use crate::{DataKeyId, EncryptedStore, Result};
 
-/// The age of data keys without a tenant that are destroyed where several servers share the keys.
-/// Another server may have created a younger one for a tenant that it is about to create.
+/// The age of data keys without a tenant that are destroyed while servers run. A younger one may
+/// belong to a tenant that is about to be created: by another server, or by a commit that is still
+/// under way in the engine although its caller was cancelled.
 const MIN_ORPHAN_AGE: Duration = Duration::from_secs(600);
 
 /// The tenants that are read at once.
@@ -52,23 +53,36 @@ impl EncryptedStore {
 
     /// Destroys the data keys that no tenant has: a server may have stopped between the deletion of
     /// a tenant and that of its key.
-    ///
-    /// The tenants are read from the store, after the data keys: a cache that lags would show too
-    /// few.
     pub async fn destroy_orphans(&self) -> Result<()> {
-        let old = match self.ring.storage().is_shared() {
-            true => record::now().saturating_sub(MIN_ORPHAN_AGE.as_secs()),
-            false => u64::MAX,
+        self.destroy_unused(MIN_ORPHAN_AGE).await
+    }
+
+    /// The same when the store is opened, before anything can be written: then keys of any age can
+    /// be orphans, unless other servers share them.
+    pub(crate) async fn destroy_orphans_at_open(&self) -> Result<()> {
+        let min_age = match self.ring.storage().is_shared() {
+            true => MIN_ORPHAN_AGE,
+            false => Duration::ZERO,
         };
+        self.destroy_unused(min_age).await
+    }
+
+    /// The order makes this safe beside commits. A commit is registered before its data key is
+    /// created, so a listed key belongs to a commit that is registered, or to one that ended: then
+    /// its tenant is among those that are read last. They are read from the store, since a cache
+    /// that lags would show too few.
+    async fn destroy_unused(&self, min_age: Duration) -> Result<()> {
+        let old = record::now().saturating_sub(min_age.as_secs());
         let mut orphans: BTreeSet<DataKeyId> = BTreeSet::new();
         for (id, record) in self.ring.data_keys().await? {
             if let DataKeyRecord::Active { created, .. } = record
-                && created <= old
+                && (created <= old || min_age.is_zero())
                 && !id.is_system()
             {
                 orphans.insert(id);
             }
         }
+        orphans.retain(|id| !self.in_flight.contains(id));
         if orphans.is_empty() {
             return Ok(());
         }
@@ -76,7 +90,9 @@ impl EncryptedStore {
             orphans.remove(&id);
         }
         for id in orphans {
-            self.destroy_or_note(id).await;
+            if !self.in_flight.contains(&id) {
+                self.destroy_or_note(id).await;
+            }
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Commits of sealed values.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use insula_core::{Place, ResourceName, Space, TenantName};
 use insula_store::{Change, Conflict, Error as StoreError, Outcome, Result, Store, Transaction};
@@ -17,6 +18,21 @@ const MAX_ATTEMPTS: usize = 8;
 /// The UIDs of tenants that a transaction writes.
 type Uids = HashMap<TenantName, DataKeyId>;
 
+/// Requests a sweep when it is dropped, unless the deletion of a tenant is certain to have ended
+/// with its data key.
+struct SweepUnlessCertain<'a> {
+    sweep_due: &'a AtomicBool,
+    is_certain: bool,
+}
+
+impl Drop for SweepUnlessCertain<'_> {
+    fn drop(&mut self) {
+        if !self.is_certain {
+            self.sweep_due.store(true, Ordering::Release);
+        }
+    }
+}
+
 impl EncryptedStore {
     /// Commits with the values sealed that the rules say.
     pub(super) async fn commit_sealed(&self, transaction: Transaction) -> Result<Outcome> {
@@ -28,17 +44,39 @@ impl EncryptedStore {
         };
         let rules = self.rules();
         let deleted = self.deleted_tenants(&**resolver, &transaction).await?;
-        let sealed = self.seal(&**resolver, &rules, transaction).await?;
+        let ids = self.data_key_ids(&**resolver, &rules, &transaction).await?;
+        if let Some(conflict) = self.refuse_new_tenant(&ids, &transaction).await? {
+            return Ok(Outcome::Conflict(conflict));
+        }
+        let used: HashSet<_> = ids.iter().flatten().cloned().collect();
+        let _registered = self.in_flight.register(used.iter().cloned().collect());
+        let sealed = self.seal(used, ids, transaction).await?;
+        self.commit_and_destroy(sealed, deleted).await
+    }
+
+    /// Commits sealed values, and destroys the data keys of the tenants that the commit deletes.
+    async fn commit_and_destroy(
+        &self,
+        sealed: Transaction,
+        deleted: Vec<DataKeyId>,
+    ) -> Result<Outcome> {
+        // The commit may happen although this call fails or is cancelled.
+        let mut uncertain = SweepUnlessCertain {
+            sweep_due: &self.sweep_due,
+            is_certain: deleted.is_empty(),
+        };
         for _ in 0..MAX_ATTEMPTS {
             let outcome = self.inner.commit(sealed.clone()).await?;
             let conflict = match outcome {
                 Outcome::Conflict(conflict) => conflict,
                 other => {
                     self.destroy_all(deleted).await;
+                    uncertain.is_certain = true;
                     return Ok(other);
                 }
             };
             if let Some(conflict) = self.open_conflict(conflict).await? {
+                uncertain.is_certain = true;
                 return Ok(Outcome::Conflict(conflict));
             }
         }
@@ -46,13 +84,14 @@ impl EncryptedStore {
         Err(StoreError::Unavailable(contended.to_owned()))
     }
 
-    async fn seal(
+    /// Returns the data key of each put, `None` for values that stay plain.
+    async fn data_key_ids(
         &self,
         resolver: &dyn Resolver,
         rules: &Rules,
-        transaction: Transaction,
-    ) -> Result<Transaction> {
-        let located: Vec<_> = puts(&transaction)
+        transaction: &Transaction,
+    ) -> Result<Vec<Option<DataKeyId>>> {
+        let located: Vec<_> = puts(transaction)
             .map(|(key, value)| (resolver.locate(key), key, value))
             .collect();
         let mut written = Uids::new();
@@ -61,7 +100,7 @@ impl EncryptedStore {
                 written.insert(tenant.clone(), uid_of(key, value)?);
             }
         }
-        let mut ids: Vec<Option<DataKeyId>> = Vec::with_capacity(located.len());
+        let mut ids = Vec::with_capacity(located.len());
         for (location, ..) in located {
             let location = location.filter(|of| rules.seal(of.group, of.resource));
             ids.push(match location.map(|location| location.owner) {
@@ -72,14 +111,45 @@ impl EncryptedStore {
                 }
             });
         }
-        if ids.iter().all(Option::is_none) {
+        Ok(ids)
+    }
+
+    /// Evaluates the checks alone if the commit needs a data key that is not in memory: a refused
+    /// creation of a tenant must not leave a data key behind.
+    async fn refuse_new_tenant(
+        &self,
+        ids: &[Option<DataKeyId>],
+        transaction: &Transaction,
+    ) -> Result<Option<Conflict>> {
+        let mut ids = ids.iter().flatten();
+        if transaction.checks().is_empty() || ids.all(|id| self.ring.cached(id.as_str()).is_some())
+        {
+            return Ok(None);
+        }
+        let mut checks = Transaction::new();
+        for check in transaction.checks() {
+            checks = checks.check(check.key.clone(), check.expect);
+        }
+        match self.inner.commit(checks).await? {
+            // A value under a destroyed key is removed by this, and is not in the way.
+            Outcome::Conflict(conflict) => self.open_conflict(conflict).await,
+            Outcome::Committed(_) | Outcome::Unchanged(_) => Ok(None),
+        }
+    }
+
+    async fn seal(
+        &self,
+        used: HashSet<DataKeyId>,
+        ids: Vec<Option<DataKeyId>>,
+        transaction: Transaction,
+    ) -> Result<Transaction> {
+        if used.is_empty() {
             return Ok(transaction);
         }
         let mut data_keys = HashMap::new();
-        for id in ids.iter().flatten() {
-            if !data_keys.contains_key(id) {
-                data_keys.insert(id.clone(), self.ring.find_or_create(id).await?);
-            }
+        for id in used {
+            let data_key = self.ring.find_or_create(&id).await?;
+            data_keys.insert(id, data_key);
         }
         let mut failed = None;
         let mut ids = ids.into_iter();

@@ -1,7 +1,10 @@
 //! Life and death of data keys, rotation and rewriting.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+#[path = "../common/mod.rs"]
 mod common;
+mod held_store;
+mod races;
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -60,13 +63,17 @@ fn everything() -> KeyRange {
     KeyRange::prefix("/registry/")
 }
 
+/// Returns the values of all objects, without the records of encryption.
 async fn values(store: &dyn Store, at: At) -> Vec<String> {
     let page = store.range(&everything(), at, None).await.unwrap();
     let text = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
-    page.entries
-        .iter()
-        .map(|entry| text(&entry.value))
-        .collect()
+    let objects = page.entries.iter().filter(|entry| !is_record(&entry.key));
+    objects.map(|entry| text(&entry.value)).collect()
+}
+
+fn is_record(key: &[u8]) -> bool {
+    let key = std::str::from_utf8(key).unwrap();
+    Layout::default().encryption_record_name(key).is_some()
 }
 
 const ALL: [&str; 5] = [
