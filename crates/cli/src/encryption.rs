@@ -23,7 +23,9 @@ enum Command {
     /// Write a configuration with a new key, for `insula serve --encryption-config`
     Init(InitArgs),
     /// Show which provider keys are in use, and how many data keys there are
-    Status(StatusArgs),
+    Status(DataDirArgs),
+    /// Let the next start use the keys with the store that it finds, which was refused
+    AcceptStore(DataDirArgs),
 }
 
 #[derive(clap::Args)]
@@ -52,7 +54,7 @@ struct InitArgs {
 }
 
 #[derive(clap::Args)]
-struct StatusArgs {
+struct DataDirArgs {
     /// Data directory of `insula serve` with the embedded store
     #[arg(long, value_name = "DIR", default_value = "insula-data")]
     data_dir: PathBuf,
@@ -63,6 +65,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     match args.command {
         Command::Init(args) => init(&args),
         Command::Status(args) => status(&args),
+        Command::AcceptStore(args) => accept_store(&args),
     }
 }
 
@@ -121,9 +124,9 @@ fn key_name(text: &str) -> Result<String, &'static str> {
     }
 }
 
-fn status(args: &StatusArgs) -> Result<(), Failure> {
+fn status(args: &DataDirArgs) -> Result<(), Failure> {
     let folder = args.data_dir.join(FOLDER);
-    if !FolderStorage::contains_keys(&folder) {
+    if !contains_keys(&folder)? {
         return Err(nothing_there(&folder));
     }
     let failed = |error: insula_encryption::Error| {
@@ -138,6 +141,26 @@ fn status(args: &StatusArgs) -> Result<(), Failure> {
         .block_on(KeySummary::read(storage))
         .map_err(failed)?;
     output::print(&table(&summary))
+}
+
+fn accept_store(args: &DataDirArgs) -> Result<(), Failure> {
+    let folder = args.data_dir.join(FOLDER);
+    if !contains_keys(&folder)? {
+        return Err(nothing_there(&folder));
+    }
+    let accepted = FolderStorage::accept_store(&folder);
+    accepted.map_err(|error| Failure::new("cannot accept the store", error))?;
+    output::print(
+        "The next start uses the keys with the store that it finds.\n\
+         Data keys without a tenant in that store are kept.\n",
+    )
+}
+
+fn contains_keys(folder: &Path) -> Result<bool, Failure> {
+    FolderStorage::contains_keys(folder).map_err(|error| {
+        let attempted = format!("cannot read {}", folder.display());
+        Failure::new(&attempted, error)
+    })
 }
 
 fn nothing_there(folder: &Path) -> Failure {

@@ -286,6 +286,16 @@ async fn old_copy_of_the_store_shows_nothing_of_a_deleted_tenant() {
     for part in ["pki", "encryption"] {
         copy(&data.join(part), &old.join(part));
     }
+    let mut serve = vec!["serve", "--listen", "127.0.0.1:0", "--data-dir", text(&old)];
+    serve.extend(flag);
+    let refused = insula(&serve);
+    assert_eq!(refused.status.code(), Some(1));
+    let stderr = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        stderr.contains("it is an older copy\nhint: nothing was changed"),
+        "{stderr}"
+    );
+    run(&["encryption", "accept-store", "--data-dir", text(&old)]);
     let server = Serving::start(&old, &flag).await;
     let found = server.get(&format!("{}/s", secrets_of("tenant-b"))).await;
     assert_eq!(

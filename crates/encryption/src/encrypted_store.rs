@@ -12,16 +12,17 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use async_trait::async_trait;
 use insula_core::{Layout, Revision};
-use insula_store::{At, DiskSpace, Entry, KeyRange, Outcome, Page, Store, Transaction, Watch};
+use insula_store::{At, DiskSpace, Entry, Key, KeyRange, Outcome, Page, Store, Transaction, Watch};
 use tokio::sync::Notify;
 
 pub(crate) use self::commit::uid_of;
 use self::in_flight::InFlight;
 pub use self::resolver::{Location, Owner, Resolver};
 use self::watch::OpeningWatch;
+use crate::binding::StoreBinding;
 use crate::config::{Config, Rules};
 use crate::key_ring::KeyRing;
-use crate::key_storage::KeyStorage;
+use crate::key_storage::{KeyStorage, STORE};
 use crate::provider::{self, KeyProvider};
 use crate::status::Counters;
 use crate::{DataKeyId, Result};
@@ -34,6 +35,9 @@ use crate::{DataKeyId, Result};
 pub struct EncryptedStore {
     pub(crate) inner: Arc<dyn Store>,
     pub(crate) layout: Layout,
+    store_id_key: Key,
+    /// The store that the keys belong to.
+    pub(crate) binding: StoreBinding,
     pub(crate) ring: Arc<KeyRing>,
     pub(crate) counters: Counters,
     rules: RwLock<Arc<Rules>>,
@@ -53,6 +57,8 @@ pub struct EncryptedStore {
 impl EncryptedStore {
     /// Opens the keys in `storage`, and wraps them with the first provider of the configuration.
     ///
+    /// Keys that belong to another store are refused, and stay as they are.
+    ///
     /// Until [`attach`](Self::attach) the store can be read only.
     pub async fn open(
         inner: Arc<dyn Store>,
@@ -61,11 +67,14 @@ impl EncryptedStore {
         config: &Config,
     ) -> Result<Arc<Self>> {
         let providers = provider::create(&config.providers)?;
+        let binding = StoreBinding::open(&*inner, Arc::clone(&storage), &layout).await?;
         let ring = KeyRing::new(storage, providers.clone());
         ring.load_root_keys().await?;
         let store = Arc::new(Self {
             inner,
+            store_id_key: layout.encryption_record(STORE).into(),
             layout,
+            binding,
             ring: Arc::new(ring),
             counters: Counters::default(),
             rules: RwLock::new(Arc::new(config.rules.clone())),
@@ -159,9 +168,12 @@ impl Store for EncryptedStore {
             let last = page.entries.last().map(|entry| entry.key.clone());
             let (revision, more) = (page.revision, page.more);
             for entry in page.entries {
-                entries.extend(self.open_entry(entry).await?);
+                // The ID of the store is not part of its contents.
+                if entry.key != self.store_id_key {
+                    entries.extend(self.open_entry(entry).await?);
+                }
             }
-            // Entries under destroyed keys are left out, and do not count.
+            // Entries that are left out, also those under destroyed keys, do not count.
             let missing = limit.and_then(|limit| NonZeroUsize::new(limit.get() - entries.len()));
             let (Some(last), Some(_), true) = (last, missing, more) else {
                 return Ok(Page {

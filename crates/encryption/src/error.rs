@@ -54,6 +54,15 @@ pub enum Error {
         detail: String,
     },
 
+    /// The keys belong to another store, or to a newer state of this one.
+    #[error("the keys do not belong to this store ({record}): {detail}")]
+    OtherStore {
+        /// The record that names the store of the keys.
+        record: String,
+        /// The difference.
+        detail: String,
+    },
+
     /// Records cannot be read or written.
     #[error("{0}")]
     Storage(String),
@@ -77,6 +86,9 @@ impl Error {
             ),
             Self::DataKeyMissing { .. } | Self::Damaged { .. } => Some(
                 "nothing was changed; restore the record from a backup: without it the values sealed with it are lost",
+            ),
+            Self::OtherStore { .. } => Some(
+                "nothing was changed; check that the right `store` folder is mounted; to use this one with these keys, run `insula encryption accept-store`, or move the `encryption` folder away to start without them",
             ),
             _ => None,
         }

@@ -120,14 +120,15 @@ impl KeyRing {
         }
     }
 
-    /// Returns the data key to seal values with. A missing one is created, durably.
-    pub async fn find_or_create(&self, id: &DataKeyId) -> Result<Arc<Cipher>> {
-        let found = match self.cached(id.as_str()) {
-            Some(found) => found,
+    /// Returns the data key to seal values with, and whether it is new. A missing one is created,
+    /// durably.
+    pub async fn find_or_create(&self, id: &DataKeyId) -> Result<(Arc<Cipher>, bool)> {
+        let (found, created) = match self.cached(id.as_str()) {
+            Some(found) => (found, false),
             None => self.create(id).await?,
         };
         match found {
-            DataKey::Active(data_key) => Ok(data_key),
+            DataKey::Active(data_key) => Ok((data_key, created)),
             DataKey::Destroyed => Err(Error::Destroyed(id.clone())),
         }
     }
@@ -181,13 +182,13 @@ impl KeyRing {
         Ok(Some(data_key))
     }
 
-    async fn create(&self, id: &DataKeyId) -> Result<DataKey> {
+    async fn create(&self, id: &DataKeyId) -> Result<(DataKey, bool)> {
         let _writing = self.writing.lock().await;
         let name = data_key_name(id);
         for _ in 0..MAX_ATTEMPTS {
             // Also: another task created it before this one got the lock.
             if let Some(found) = self.load(id).await? {
-                return Ok(found);
+                return Ok((found, false));
             }
             let root_key = self.active_root_key().await?;
             let cipher = self.root_cipher(&root_key).await?;
@@ -202,7 +203,7 @@ impl KeyRing {
                 let data_key = DataKey::Active(Arc::new(Cipher::new(DATA_KEY, &*secret)));
                 self.remember(id, data_key.clone());
                 tracing::info!(data_key = %id, "data key created");
-                return Ok(data_key);
+                return Ok((data_key, true));
             }
         }
         Err(self.contended(&name))

@@ -16,6 +16,9 @@ pub(crate) const ROOT_KEYS: &str = "root-keys/";
 /// The name of the record about rewriting.
 pub(crate) const REWRITE: &str = "rewrite";
 
+/// The name of the record about the store that the keys belong to, and of that store's ID.
+pub(crate) const STORE: &str = "store";
+
 /// The version of a record, which changes with each write by another server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version(u64);
@@ -55,6 +58,9 @@ pub trait KeyStorage: Send + Sync {
 
     /// Returns the place of a record, for errors.
     fn place(&self, name: &str) -> String;
+
+    /// Whether the records are in the store that the keys seal the values of.
+    fn is_in_store(&self) -> bool;
 
     /// Whether other servers use the same records.
     fn is_shared(&self) -> bool;

@@ -16,6 +16,7 @@
 //! A tenant's data key is destroyed with the tenant. What was sealed with it is then treated as
 //! deleted wherever it is met: in history, in an old copy of the store, in a watch that fell behind.
 
+mod binding;
 mod cipher;
 pub mod config;
 mod encrypted_store;

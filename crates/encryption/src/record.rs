@@ -1,5 +1,6 @@
 //! What is kept about keys.
 
+use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::de::DeserializeOwned;
@@ -44,6 +45,27 @@ pub enum DataKeyRecord {
         /// When, in seconds since 1970.
         destroyed: u64,
     },
+}
+
+/// The store that keys beside it belong to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StoreRecord {
+    /// The ID of the store; `None` if the next start may use any store.
+    pub store_id: Option<String>,
+    /// A revision that the store has reached.
+    pub revision: u64,
+    /// Data keys without a tenant in this store that are kept for the store of before.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub kept: BTreeSet<String>,
+}
+
+/// The ID of a store, in the store itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StoreIdRecord {
+    /// Random, in hexadecimal digits.
+    pub store_id: String,
 }
 
 /// The state of rewriting values after a change of the configuration.

@@ -28,6 +28,7 @@ impl EncryptedStore {
                 tracing::info!(data_key = %id, "data key destroyed");
                 self.counters.count_destroyed();
                 self.undestroyed().remove(&id);
+                self.raise_revision().await;
             }
             Ok(false) => {
                 self.undestroyed().remove(&id);
@@ -54,7 +55,8 @@ impl EncryptedStore {
     /// Destroys the data keys that no tenant has: a server may have stopped between the deletion of
     /// a tenant and that of its key.
     pub async fn destroy_orphans(&self) -> Result<()> {
-        self.destroy_unused(MIN_ORPHAN_AGE).await
+        let orphans = self.orphans(MIN_ORPHAN_AGE).await?;
+        self.destroy_unused(orphans).await
     }
 
     /// The same when the store is opened, before anything can be written: then keys of any age can
@@ -64,37 +66,58 @@ impl EncryptedStore {
             true => MIN_ORPHAN_AGE,
             false => Duration::ZERO,
         };
-        self.destroy_unused(min_age).await
+        let orphans = self.orphans(min_age).await?;
+        if self.binding.is_unbound().await {
+            let revision = self.inner.revision().await?;
+            return self.binding.bind(revision, orphans).await;
+        }
+        self.destroy_unused(orphans).await
     }
 
+    /// Returns the data keys that no tenant has.
+    ///
     /// The order makes this safe beside commits. A commit is registered before its data key is
     /// created, so a listed key belongs to a commit that is registered, or to one that ended: then
     /// its tenant is among those that are read last. They are read from the store, since a cache
     /// that lags would show too few.
-    async fn destroy_unused(&self, min_age: Duration) -> Result<()> {
+    async fn orphans(&self, min_age: Duration) -> Result<BTreeSet<DataKeyId>> {
         let old = record::now().saturating_sub(min_age.as_secs());
+        let kept = self.binding.kept().await;
         let mut orphans: BTreeSet<DataKeyId> = BTreeSet::new();
         for (id, record) in self.ring.data_keys().await? {
             if let DataKeyRecord::Active { created, .. } = record
                 && (created <= old || min_age.is_zero())
                 && !id.is_system()
+                && !kept.contains(id.as_str())
             {
                 orphans.insert(id);
             }
         }
         orphans.retain(|id| !self.in_flight.contains(id));
-        if orphans.is_empty() {
-            return Ok(());
+        if !orphans.is_empty() {
+            for id in self.tenant_ids().await? {
+                orphans.remove(&id);
+            }
         }
-        for id in self.tenant_ids().await? {
-            orphans.remove(&id);
-        }
+        Ok(orphans)
+    }
+
+    async fn destroy_unused(&self, orphans: BTreeSet<DataKeyId>) -> Result<()> {
         for id in orphans {
             if !self.in_flight.contains(&id) {
                 self.destroy_or_note(id).await;
             }
         }
+        self.raise_revision().await;
         Ok(())
+    }
+
+    /// Records the revision that the store has reached with the keys.
+    async fn raise_revision(&self) {
+        match self.inner.revision().await {
+            Ok(revision) => self.binding.raise(revision).await,
+            Err(error) => tracing::warn!(%error, "revision of the store not recorded"),
+        }
     }
 
     /// Returns the UIDs of all tenants.

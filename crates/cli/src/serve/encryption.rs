@@ -72,7 +72,7 @@ impl KeyPlace {
 
     async fn contains_keys(&self, store: &dyn Store, layout: &Layout) -> Result<bool, Error> {
         match self {
-            Self::Folder(folder) => Ok(FolderStorage::contains_keys(folder)),
+            Self::Folder(folder) => FolderStorage::contains_keys(folder),
             Self::SharedStore | Self::OwnStore => StoreStorage::contains_keys(store, layout).await,
         }
     }

@@ -66,6 +66,11 @@ fn help_matches_the_golden_files() {
             "encryption status --help",
             "encryption-status-help.txt",
         ),
+        (
+            insula,
+            "encryption accept-store --help",
+            "encryption-accept-store-help.txt",
+        ),
         (insula, "keys --help", "keys-help.txt"),
         (insula, "keys list --help", "keys-list-help.txt"),
         (insula, "keys rotate --help", "keys-rotate-help.txt"),

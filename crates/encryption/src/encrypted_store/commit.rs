@@ -1,6 +1,7 @@
 //! Commits of sealed values.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use insula_core::{Place, ResourceName, Space, TenantName};
@@ -8,6 +9,7 @@ use insula_store::{Change, Conflict, Error as StoreError, Outcome, Result, Store
 use serde::Deserialize;
 
 use super::{EncryptedStore, Owner, Resolver};
+use crate::cipher::Cipher;
 use crate::config::Rules;
 use crate::envelope::{self, is_sealed};
 use crate::{DataKeyId, Error};
@@ -17,6 +19,9 @@ const MAX_ATTEMPTS: usize = 8;
 
 /// The UIDs of tenants that a transaction writes.
 type Uids = HashMap<TenantName, DataKeyId>;
+
+/// The data keys that a transaction is sealed with.
+type DataKeys = HashMap<DataKeyId, Arc<Cipher>>;
 
 /// Requests a sweep when it is dropped, unless the deletion of a tenant is certain to have ended
 /// with its data key.
@@ -50,8 +55,19 @@ impl EncryptedStore {
         }
         let used: HashSet<_> = ids.iter().flatten().cloned().collect();
         let _registered = self.in_flight.register(used.iter().cloned().collect());
-        let sealed = self.seal(used, ids, transaction).await?;
-        self.commit_and_destroy(sealed, deleted).await
+        let mut data_keys = DataKeys::new();
+        let mut is_new = false;
+        for id in used {
+            let (data_key, created) = self.ring.find_or_create(&id).await?;
+            is_new |= created;
+            data_keys.insert(id, data_key);
+        }
+        let sealed = self.seal(&data_keys, ids, transaction)?;
+        let outcome = self.commit_and_destroy(sealed, deleted).await?;
+        if let (true, Outcome::Committed(revision)) = (is_new, &outcome) {
+            self.binding.raise(*revision).await;
+        }
+        Ok(outcome)
     }
 
     /// Commits sealed values, and destroys the data keys of the tenants that the commit deletes.
@@ -137,19 +153,14 @@ impl EncryptedStore {
         }
     }
 
-    async fn seal(
+    fn seal(
         &self,
-        used: HashSet<DataKeyId>,
+        data_keys: &DataKeys,
         ids: Vec<Option<DataKeyId>>,
         transaction: Transaction,
     ) -> Result<Transaction> {
-        if used.is_empty() {
+        if data_keys.is_empty() {
             return Ok(transaction);
-        }
-        let mut data_keys = HashMap::new();
-        for id in used {
-            let data_key = self.ring.find_or_create(&id).await?;
-            data_keys.insert(id, data_key);
         }
         let mut failed = None;
         let mut ids = ids.into_iter();

@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use insula_store::permissions::{create_file, create_folder, restrict_tree};
 use tokio::task::spawn_blocking;
 
-use super::{DATA_KEYS, KeyStorage, Listed, ROOT_KEYS, Version};
+use super::{DATA_KEYS, KeyStorage, Listed, ROOT_KEYS, STORE, Version};
+use crate::record::{self, StoreRecord};
 use crate::{Error, Result};
 
 /// A folder of records. It is beside the store's folder, so that what is destroyed here is in no
@@ -48,10 +49,22 @@ impl FolderStorage {
         }
     }
 
+    /// Lets the next start use the store that it finds with the keys of a folder.
+    pub fn accept_store(folder: &Path) -> Result<()> {
+        let record = record::encode(&StoreRecord::default())?;
+        let path = folder.join(format!("{STORE}{ENDING}"));
+        replace(&path, &record).map_err(|error| failed(&path, &error))
+    }
+
     /// Whether a folder contains data keys.
-    pub fn contains_keys(folder: &Path) -> bool {
-        let keys = fs::read_dir(folder.join(DATA_KEYS));
-        keys.is_ok_and(|mut keys| keys.next().is_some())
+    pub fn contains_keys(folder: &Path) -> Result<bool> {
+        let keys = folder.join(DATA_KEYS);
+        match fs::read_dir(&keys) {
+            Ok(mut found) => Ok(found.next().is_some()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            // A folder that cannot be read may contain keys.
+            Err(error) => Err(failed(&keys, &error)),
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -123,6 +136,10 @@ impl KeyStorage for FolderStorage {
         self.path(name).display().to_string()
     }
 
+    fn is_in_store(&self) -> bool {
+        false
+    }
+
     fn is_shared(&self) -> bool {
         false
     }
@@ -177,9 +194,9 @@ mod tests {
     async fn records_are_private_files_that_are_replaced_whole() {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("encryption");
-        assert!(!FolderStorage::contains_keys(&folder));
+        assert_eq!(FolderStorage::contains_keys(&folder), Ok(false));
         let storage = FolderStorage::open(folder.clone()).unwrap();
-        assert!(!FolderStorage::contains_keys(&folder));
+        assert_eq!(FolderStorage::contains_keys(&folder), Ok(false));
         let name = "data-keys/u";
         assert_eq!(storage.get(name).await, Ok(None));
         assert_eq!(storage.put(name, b"1", None, None).await, Ok(true));
@@ -190,9 +207,18 @@ mod tests {
         let listed = storage.list(DATA_KEYS).await.unwrap();
         assert_eq!(listed.len(), 1);
         assert_eq!((&*listed[0].name, &*listed[0].record), ("u", &b"3"[..]));
-        assert!(FolderStorage::contains_keys(&folder));
+        assert_eq!(FolderStorage::contains_keys(&folder), Ok(true));
         insula_testkit::permissions::assert_private(&folder);
         assert_eq!(storage.remove(name, version).await, Ok(true));
         assert_eq!(storage.list(DATA_KEYS).await.unwrap(), []);
+    }
+
+    #[test]
+    fn folder_that_cannot_be_read_is_not_taken_for_one_without_keys() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("encryption");
+        fs::write(&folder, "not a folder").unwrap();
+        let found = FolderStorage::contains_keys(&folder);
+        assert!(matches!(found, Err(Error::Storage(_))), "{found:?}");
     }
 }

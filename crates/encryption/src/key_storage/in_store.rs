@@ -108,6 +108,10 @@ impl KeyStorage for StoreStorage {
         self.layout.encryption_record(name)
     }
 
+    fn is_in_store(&self) -> bool {
+        true
+    }
+
     fn is_shared(&self) -> bool {
         self.is_shared
     }
