@@ -21,7 +21,7 @@ pub use self::resolver::{Location, Owner, Resolver};
 use self::watch::OpeningWatch;
 use crate::binding::StoreBinding;
 use crate::config::{Config, Rules};
-use crate::key_ring::KeyRing;
+use crate::key_ring::{KeyRing, Providers};
 use crate::key_storage::{KeyStorage, STORE};
 use crate::provider::{self, KeyProvider};
 use crate::status::Counters;
@@ -41,6 +41,9 @@ pub struct EncryptedStore {
     pub(crate) ring: Arc<KeyRing>,
     pub(crate) counters: Counters,
     rules: RwLock<Arc<Rules>>,
+    /// Held during a rotation and a change of the configuration: two at once would take root keys
+    /// from each other.
+    rotating: tokio::sync::Mutex<()>,
     /// The provider that wraps root keys.
     primary: RwLock<Option<Arc<dyn KeyProvider>>>,
     resolver: OnceLock<Arc<dyn Resolver>>,
@@ -78,6 +81,7 @@ impl EncryptedStore {
             ring: Arc::new(ring),
             counters: Counters::default(),
             rules: RwLock::new(Arc::new(config.rules.clone())),
+            rotating: tokio::sync::Mutex::default(),
             primary: RwLock::new(primary(config, &providers)),
             resolver: OnceLock::new(),
             changed: Arc::new(Notify::new()),
@@ -97,15 +101,21 @@ impl EncryptedStore {
         self.changed.notify_one();
     }
 
-    /// Replaces the configuration. The old one stays if root keys need a provider that is missing.
+    /// Replaces the configuration. After an error the old one is in effect.
     pub async fn reconfigure(&self, config: &Config) -> Result<()> {
-        let providers = provider::create(&config.providers)?;
-        self.ring.replace_providers(providers.clone()).await?;
-        let primary = primary(config, &providers);
-        *self.primary.write().unwrap_or_else(PoisonError::into_inner) = primary;
-        self.counters.set_rotation_pending(true);
+        let _rotating = self.rotating.lock().await;
+        let providers: Providers = provider::create(&config.providers)?.into();
+        let new_primary = primary(config, &providers);
+        let old_providers = self.ring.replace_providers(providers).await?;
+        let old_primary = self.replace_primary(new_primary);
         // Before the rules: what they seal needs a root key.
-        self.rotate().await?;
+        if let Err(error) = self.rotate_locked().await {
+            self.ring.restore_providers(old_providers);
+            self.replace_primary(old_primary);
+            // The old providers may have to take data keys back; the next rotation does.
+            self.counters.set_rotation_pending(true);
+            return Err(error);
+        }
         let rules = Arc::new(config.rules.clone());
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules;
         self.changed.notify_one();
@@ -114,6 +124,12 @@ impl EncryptedStore {
 
     /// Wraps all data keys with the current key of the first provider, if they are not.
     pub async fn rotate(&self) -> Result<()> {
+        let _rotating = self.rotating.lock().await;
+        self.rotate_locked().await
+    }
+
+    /// The same, for callers that hold the lock.
+    async fn rotate_locked(&self) -> Result<()> {
         let primary = self.primary.read();
         let Some(primary) = primary.unwrap_or_else(PoisonError::into_inner).clone() else {
             self.counters.set_rotation_pending(false);
@@ -125,6 +141,15 @@ impl EncryptedStore {
             self.counters.count_rotation();
         }
         Ok(())
+    }
+
+    fn replace_primary(
+        &self,
+        primary: Option<Arc<dyn KeyProvider>>,
+    ) -> Option<Arc<dyn KeyProvider>> {
+        let current = self.primary.write();
+        let mut current = current.unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut current, primary)
     }
 
     pub(crate) fn rules(&self) -> Arc<Rules> {

@@ -8,7 +8,6 @@ use std::sync::{Arc, PoisonError, RwLock};
 use bytes::Bytes;
 use insula_store::Key;
 use ring::digest::{SHA256, digest};
-use tokio::sync::Mutex;
 use zeroize::Zeroizing;
 
 pub use self::rotate::RootKeyStatus;
@@ -20,14 +19,18 @@ use crate::record::{self, DataKeyRecord, RootKeyRecord};
 use crate::{DataKeyId, Error, Result};
 
 /// Root keys and data keys, in memory once they were needed.
+///
+/// Every write of a record names the version that it replaces, so tasks and servers may write at the
+/// same time, and a cancelled call may leave any prefix of its writes.
 pub struct KeyRing {
     storage: Arc<dyn KeyStorage>,
-    providers: RwLock<Arc<[Arc<dyn KeyProvider>]>>,
+    providers: RwLock<Providers>,
     root_keys: RwLock<HashMap<String, UnwrappedRootKey>>,
     data_keys: RwLock<HashMap<DataKeyId, DataKey>>,
-    /// Held while a record is written, so that this server does not race with itself.
-    writing: Mutex<()>,
 }
+
+/// The providers of a configuration, in its order.
+pub type Providers = Arc<[Arc<dyn KeyProvider>]>;
 
 /// A data key in memory.
 #[derive(Clone, Debug)]
@@ -68,7 +71,6 @@ impl KeyRing {
             providers: RwLock::new(providers.into()),
             root_keys: RwLock::default(),
             data_keys: RwLock::default(),
-            writing: Mutex::default(),
         }
     }
 
@@ -141,7 +143,6 @@ impl KeyRing {
 
     /// Destroys a data key. What it sealed can never be opened again. Returns whether there was one.
     pub async fn destroy(&self, id: &DataKeyId) -> Result<bool> {
-        let _writing = self.writing.lock().await;
         let name = data_key_name(id);
         for _ in 0..MAX_ATTEMPTS {
             let Some((found, version)) = self.storage.get(&name).await? else {
@@ -183,10 +184,9 @@ impl KeyRing {
     }
 
     async fn create(&self, id: &DataKeyId) -> Result<(DataKey, bool)> {
-        let _writing = self.writing.lock().await;
         let name = data_key_name(id);
         for _ in 0..MAX_ATTEMPTS {
-            // Also: another task created it before this one got the lock.
+            // Also: another task or server created it in the meantime.
             if let Some(found) = self.load(id).await? {
                 return Ok((found, false));
             }
@@ -306,7 +306,7 @@ impl KeyRing {
         }
     }
 
-    fn providers(&self) -> Arc<[Arc<dyn KeyProvider>]> {
+    fn providers(&self) -> Providers {
         let providers = self.providers.read();
         Arc::clone(&providers.unwrap_or_else(PoisonError::into_inner))
     }

@@ -141,14 +141,8 @@ pub async fn follow(settings: EncryptionSettings, store: Arc<EncryptedStore>) {
         let path = settings.path.clone();
         let text = tokio::task::spawn_blocking(move || std::fs::read_to_string(path)).await;
         let problem = match text {
-            Ok(Ok(text)) if text == current => {
-                // A bad file that was reverted is no longer a problem.
-                if !logged.is_empty() {
-                    logged.clear();
-                    store.count_reload(true);
-                }
-                continue;
-            }
+            // After a problem a file that was reverted is put into use again.
+            Ok(Ok(text)) if text == current && logged.is_empty() => continue,
             Ok(Ok(text)) => match reload(&text, &store).await {
                 Ok(()) => {
                     current = text;

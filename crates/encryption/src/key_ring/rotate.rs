@@ -1,11 +1,11 @@
 //! Rotation: all data keys under the root key of the first provider.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::PoisonError;
 
 use super::{
-    KeyRing, MAX_ATTEMPTS, RootKey, data_key_name, provider_of, root_key_id, root_key_name,
-    wrap_data_key,
+    KeyRing, MAX_ATTEMPTS, Providers, RootKey, data_key_name, provider_of, root_key_id,
+    root_key_name, wrap_data_key,
 };
 use crate::cipher::{Cipher, generate_key};
 use crate::key_storage::DATA_KEYS;
@@ -29,19 +29,25 @@ pub struct RootKeyStatus {
 }
 
 impl KeyRing {
-    /// Replaces the providers, if they can unwrap every root key.
-    pub async fn replace_providers(&self, providers: Vec<Arc<dyn KeyProvider>>) -> Result<()> {
+    /// Replaces the providers, if the new ones can unwrap every root key. Returns the old ones.
+    pub async fn replace_providers(&self, providers: Providers) -> Result<Providers> {
         for root_key in self.root_keys().await? {
             if provider_of(&providers, &root_key.record.wrapped).is_none() {
                 return Err(self.provider_key_missing(&root_key));
             }
         }
-        let mut current = self
-            .providers
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        *current = providers.into();
-        Ok(())
+        Ok(self.set_providers(providers))
+    }
+
+    /// Replaces the providers by those of a configuration that was in use before.
+    pub fn restore_providers(&self, providers: Providers) {
+        self.set_providers(providers);
+    }
+
+    fn set_providers(&self, providers: Providers) -> Providers {
+        let current = self.providers.write();
+        let mut current = current.unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut current, providers)
     }
 
     /// Unwraps every root key, so that data keys can be read without asking a provider.
@@ -53,7 +59,7 @@ impl KeyRing {
     }
 
     /// Wraps all data keys with the root key of `provider`, and removes other root keys. Returns
-    /// whether anything changed.
+    /// whether anything changed. A server has one rotation at a time.
     ///
     /// It may be interrupted anywhere, and other servers may create data keys meanwhile. A root key
     /// is retired before its data keys are listed, and whether it is retired is checked in the write
@@ -120,7 +126,6 @@ impl KeyRing {
     /// Returns the root key of the provider's key, and whether it had to be created or taken back
     /// from retirement.
     async fn activate(&self, provider: &dyn KeyProvider, id: &str) -> Result<(RootKey, bool)> {
-        let _writing = self.writing.lock().await;
         for _ in 0..MAX_ATTEMPTS {
             let (id, record, expected) = match self.root_key(id).await? {
                 Some(found) if !found.record.retired => return Ok((found, false)),
@@ -164,7 +169,6 @@ impl KeyRing {
 
     /// Retires all root keys but one, and returns them.
     async fn retire_others(&self, current: &str) -> Result<Vec<RootKey>> {
-        let _writing = self.writing.lock().await;
         let mut others = self.root_keys().await?;
         others.retain(|root_key| root_key.id != current);
         for root_key in &others {
@@ -204,7 +208,6 @@ impl KeyRing {
     }
 
     async fn rewrap(&self, id: &DataKeyId, current: &RootKey, cipher: &Cipher) -> Result<()> {
-        let _writing = self.writing.lock().await;
         let name = data_key_name(id);
         // Again: it may have been destroyed since it was listed.
         let Some((found, version)) = self.storage.get(&name).await? else {
@@ -231,7 +234,6 @@ impl KeyRing {
 
     /// Removes the retired root keys. Returns `false` if data keys still need one.
     async fn remove_unused(&self, current: &str) -> Result<bool> {
-        let _writing = self.writing.lock().await;
         // Before the data keys: a server that activates one of these meanwhile changes its version.
         let mut retired = self.root_keys().await?;
         retired.retain(|root_key| root_key.id != current);

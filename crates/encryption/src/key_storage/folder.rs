@@ -3,10 +3,11 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use insula_store::permissions::{create_file, create_folder, restrict_tree};
+use ring::digest::{SHA256, digest};
 use tokio::task::spawn_blocking;
 
 use super::{DATA_KEYS, KeyStorage, Listed, ROOT_KEYS, STORE, Version};
@@ -18,6 +19,9 @@ use crate::{Error, Result};
 #[derive(Clone, Debug)]
 pub struct FolderStorage {
     folder: Arc<Path>,
+    /// Held by the thread that compares and writes, so that a write goes on undisturbed although its
+    /// caller was cancelled. Other processes are kept out by the store's lock.
+    writing: Arc<Mutex<()>>,
 }
 
 /// The ending of the records' files.
@@ -34,18 +38,18 @@ impl FolderStorage {
                 create_folder(&folder.join(part))?;
             }
             restrict_tree(&folder)?;
-            sync_folder(&folder)
+            sync_folder(&folder)?;
+            sync_folder(parent(&folder))
         };
         create().map_err(|error| failed(&folder, &error))?;
-        Ok(Self {
-            folder: folder.into(),
-        })
+        Ok(Self::existing(folder))
     }
 
     /// A folder that exists. It is only read.
     pub fn existing(folder: PathBuf) -> Self {
         Self {
             folder: folder.into(),
+            writing: Arc::default(),
         }
     }
 
@@ -84,8 +88,23 @@ impl FolderStorage {
     }
 }
 
-/// Only the process that holds the store's lock writes here, so presence is all there is to compare.
-const ONLY_VERSION: Version = Version(0);
+/// The version of a record is a digest of its content: equal content is the same record.
+fn version_of(record: &[u8]) -> Version {
+    let mut first = [0; 8];
+    first.copy_from_slice(&digest(&SHA256, record).as_ref()[..8]);
+    Version(u64::from_be_bytes(first))
+}
+
+fn version_at(path: &Path) -> io::Result<Option<Version>> {
+    Ok(read(path)?.map(|record| version_of(&record)))
+}
+
+fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    match fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    }
+}
 
 #[async_trait]
 impl KeyStorage for FolderStorage {
@@ -98,11 +117,11 @@ impl KeyStorage for FolderStorage {
     }
 
     async fn get(&self, name: &str) -> Result<Option<(Vec<u8>, Version)>> {
-        let found = self.blocking(name, |path| match fs::read(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            found => found.map(Some),
-        });
-        Ok(found.await?.map(|record| (record, ONLY_VERSION)))
+        let found = self.blocking(name, read).await?;
+        Ok(found.map(|record| {
+            let version = version_of(&record);
+            (record, version)
+        }))
     }
 
     async fn put(
@@ -110,11 +129,18 @@ impl KeyStorage for FolderStorage {
         name: &str,
         record: &[u8],
         expected: Option<Version>,
-        _guard: Option<(&str, Version)>,
+        guard: Option<(&str, Version)>,
     ) -> Result<bool> {
-        let record = record.to_vec();
+        let (record, writing) = (record.to_vec(), Arc::clone(&self.writing));
+        let guard = guard.map(|(name, version)| (self.path(name), version));
         let write = move |path: &Path| {
-            if path.try_exists()? != expected.is_some() {
+            let _writing = writing.lock().unwrap_or_else(PoisonError::into_inner);
+            if version_at(path)? != expected {
+                return Ok(false);
+            }
+            if let Some((guarded, version)) = guard
+                && version_at(&guarded)? != Some(version)
+            {
                 return Ok(false);
             }
             replace(path, &record)?;
@@ -123,8 +149,13 @@ impl KeyStorage for FolderStorage {
         self.blocking(name, write).await
     }
 
-    async fn remove(&self, name: &str, _expected: Version) -> Result<bool> {
-        let remove = |path: &Path| {
+    async fn remove(&self, name: &str, expected: Version) -> Result<bool> {
+        let writing = Arc::clone(&self.writing);
+        let remove = move |path: &Path| {
+            let _writing = writing.lock().unwrap_or_else(PoisonError::into_inner);
+            if version_at(path)? != Some(expected) {
+                return Ok(false);
+            }
             fs::remove_file(path)?;
             sync_folder(parent(path))?;
             Ok(true)
@@ -163,10 +194,11 @@ fn read_all(folder: &Path) -> io::Result<Vec<Listed>> {
         let entry = entry?;
         let name = entry.file_name();
         if let Some(name) = name.to_str().and_then(|name| name.strip_suffix(ENDING)) {
+            let record = fs::read(entry.path())?;
             all.push(Listed {
                 name: name.to_owned(),
-                record: fs::read(entry.path())?,
-                version: ONLY_VERSION,
+                version: version_of(&record),
+                record,
             });
         }
     }
@@ -175,7 +207,11 @@ fn read_all(folder: &Path) -> io::Result<Vec<Listed>> {
 }
 
 fn parent(path: &Path) -> &Path {
-    path.parent().unwrap_or(path)
+    match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => path,
+    }
 }
 
 fn sync_folder(folder: &Path) -> io::Result<()> {
@@ -204,6 +240,12 @@ mod tests {
         let (record, version) = storage.get(name).await.unwrap().unwrap();
         assert_eq!(record, b"1");
         assert_eq!(storage.put(name, b"3", Some(version), None).await, Ok(true));
+        assert_eq!(
+            storage.put(name, b"4", Some(version), None).await,
+            Ok(false)
+        );
+        assert_eq!(storage.remove(name, version).await, Ok(false));
+        let (_, version) = storage.get(name).await.unwrap().unwrap();
         let listed = storage.list(DATA_KEYS).await.unwrap();
         assert_eq!(listed.len(), 1);
         assert_eq!((&*listed[0].name, &*listed[0].record), ("u", &b"3"[..]));
@@ -211,6 +253,33 @@ mod tests {
         insula_testkit::permissions::assert_private(&folder);
         assert_eq!(storage.remove(name, version).await, Ok(true));
         assert_eq!(storage.list(DATA_KEYS).await.unwrap(), []);
+    }
+
+    #[tokio::test]
+    async fn record_is_written_only_beside_the_record_that_guards_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = FolderStorage::open(folder.path().to_owned()).unwrap();
+        let (name, guard) = ("data-keys/u", "root-keys/r");
+        storage.put(guard, b"active", None, None).await.unwrap();
+        let (_, active) = storage.get(guard).await.unwrap().unwrap();
+        let retire = storage.put(guard, b"retired", Some(active), None).await;
+        assert_eq!(retire, Ok(true));
+        let guarded = storage.put(name, b"1", None, Some((guard, active))).await;
+        assert_eq!(guarded, Ok(false));
+        assert_eq!(storage.get(name).await, Ok(None));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn one_of_many_creations_succeeds() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = FolderStorage::open(folder.path().to_owned()).unwrap();
+        let mut writes = tokio::task::JoinSet::new();
+        for index in 0..16_u8 {
+            let storage = storage.clone();
+            writes.spawn(async move { storage.put("data-keys/u", &[index], None, None).await });
+        }
+        let written = writes.join_all().await;
+        assert_eq!(written.iter().filter(|put| **put == Ok(true)).count(), 1);
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod binding;
 #[path = "../common/mod.rs"]
 mod common;
 mod held_store;
+mod providers;
 mod races;
 
 use std::num::NonZeroUsize;
@@ -75,6 +76,30 @@ async fn values(store: &dyn Store, at: At) -> Vec<String> {
 fn is_record(key: &[u8]) -> bool {
     let key = std::str::from_utf8(key).unwrap();
     Layout::default().encryption_record_name(key).is_some()
+}
+
+/// A configuration with a KMS plugin first, and then local keys, for everything.
+fn kms_config(kms: &FakeKms, keys: &[&str]) -> Config {
+    let secret = |name: &str| {
+        use base64::Engine;
+        let secret: Vec<u8> = name.bytes().cycle().take(32).collect();
+        base64::engine::general_purpose::STANDARD.encode(secret)
+    };
+    let keys: String = keys
+        .iter()
+        .map(|name| {
+            format!(
+                "  - aesgcm: {{keys: [{{name: {name}, secret: {}}}]}}\n",
+                secret(name)
+            )
+        })
+        .collect();
+    let endpoint = kms.endpoint();
+    let text = format!(
+        "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n\
+         - resources: ['*.*']\n  providers:\n  - kms: {{apiVersion: v2, name: fake, endpoint: '{endpoint}', timeout: 1s}}\n{keys}"
+    );
+    Config::parse(&text).unwrap()
 }
 
 async fn open_with(

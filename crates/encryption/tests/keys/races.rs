@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use insula_encryption::KeySummary;
 use insula_store::memory::Memory;
-use insula_store::{At, Error as StoreError, Outcome, Store, Transaction};
+use insula_store::{At, Error as StoreError, KeyRange, Outcome, Store, Transaction};
+use insula_testkit::kms::FakeKms;
 
-use crate::common::open;
+use crate::common::{config, open};
 use crate::held_store::HeldStore;
-use crate::{ALL, fill, folder_storage, tenant, values};
+use crate::{ALL, fill, folder_storage, kms_config, open_with, tenant, values};
 
 #[tokio::test]
 async fn key_of_a_tenant_that_is_being_created_is_not_destroyed() {
@@ -129,4 +130,70 @@ fn make_old(folder: &std::path::Path, id: &str) {
     let text = std::fs::read_to_string(&file).unwrap();
     let (start, _) = text.split_once("\"created\":").unwrap();
     std::fs::write(file, format!("{start}\"created\":1}}")).unwrap();
+}
+
+/// A rotation by the clock, and one by a change of the configuration.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_root_key_is_lost_when_two_rotations_meet() {
+    let kms = FakeKms::start().unwrap();
+    let (inner, folder) = (Arc::new(Memory::new()), tempfile::tempdir().unwrap());
+    let storage = || folder_storage(folder.path());
+    let kms_first = kms_config(&kms, &["one"]);
+    let mut local_first = config(&["one"], "'*.*'");
+    local_first.providers.push(kms_first.providers[0].clone());
+    let store = open_with(inner.clone(), storage(), &kms_first)
+        .await
+        .unwrap();
+    fill(&*store).await;
+    for round in 0..40 {
+        // So that the two meet at every step.
+        kms.set_delay(Duration::from_micros(500 * (round as u64 % 20)));
+        let next = [&local_first, &kms_first][round % 2];
+        let (rotated, reconfigured) = tokio::join!(store.rotate(), store.reconfigure(next));
+        reconfigured.unwrap();
+        rotated.unwrap();
+        let fresh = open_with(inner.clone(), storage(), next).await.unwrap();
+        assert_eq!(values(&*fresh, At::Latest).await, ALL, "round {round}");
+    }
+}
+
+/// Writes of new tenants, while the root key rotates back and forth in the same process.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_data_key_is_lost_when_it_is_created_during_a_rotation_in_a_folder() {
+    let (inner, folder) = (Arc::new(Memory::new()), tempfile::tempdir().unwrap());
+    let keys = ["one", "two"];
+    let store = open(inner.clone(), folder_storage(folder.path()), &keys, "'*.*'").await;
+    let writer = Arc::clone(&store);
+    let writing = tokio::spawn(async move {
+        for index in 0..100 {
+            let key = format!("/registry/secrets/t{index}/s");
+            let outcome = writer.commit(Transaction::new().put(key, "v")).await;
+            assert!(matches!(outcome, Ok(Outcome::Committed(_))), "{outcome:?}");
+        }
+    });
+    let mut rotations = 0;
+    while !writing.is_finished() {
+        for order in [["two", "one"], ["one", "two"]] {
+            store.reconfigure(&config(&order, "'*.*'")).await.unwrap();
+            rotations += 1;
+        }
+    }
+    writing.await.unwrap();
+    assert!(rotations >= 2, "{rotations}");
+    let storage = folder_storage(folder.path());
+    let summary = KeySummary::read(storage).await.unwrap();
+    assert_eq!((summary.root_keys.len(), summary.active), (1, 100));
+    // A new ring without the tenants' objects: opening would take the keys for orphans.
+    for name in (0..100).map(|index| format!("t{index}")) {
+        let (key, object) = tenant(&name);
+        store
+            .commit(Transaction::new().put(key, object))
+            .await
+            .unwrap();
+    }
+    let fresh = open(inner, folder_storage(folder.path()), &keys, "'*.*'").await;
+    let all = KeyRange::prefix("/registry/secrets/");
+    let page = fresh.range(&all, At::Latest, None).await.unwrap();
+    assert_eq!(page.entries.len(), 100);
+    assert!(page.entries.iter().all(|entry| entry.value == "v"));
 }
