@@ -1,17 +1,19 @@
 //! The keys in use: root keys, which providers wrap, and data keys, which root keys wrap.
 
+mod load;
 mod rotate;
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bytes::Bytes;
 use insula_store::Key;
 use ring::digest::{SHA256, digest};
 use zeroize::Zeroizing;
 
+use self::load::Load;
 pub use self::rotate::RootKeyStatus;
-use crate::cipher::{Cipher, NotAuthentic, generate_key};
+use crate::cipher::{Cipher, KEY_BYTES, NotAuthentic, generate_key};
 use crate::envelope::Envelope;
 use crate::key_storage::{DATA_KEYS, KeyStorage, ROOT_KEYS, Version};
 use crate::provider::{KeyProvider, WrappedKey};
@@ -27,6 +29,8 @@ pub struct KeyRing {
     providers: RwLock<Providers>,
     root_keys: RwLock<HashMap<String, UnwrappedRootKey>>,
     data_keys: RwLock<HashMap<DataKeyId, DataKey>>,
+    /// The data keys that are being loaded.
+    loads: Mutex<HashMap<DataKeyId, Load>>,
 }
 
 /// The providers of a configuration, in its order.
@@ -71,6 +75,7 @@ impl KeyRing {
             providers: RwLock::new(providers.into()),
             root_keys: RwLock::default(),
             data_keys: RwLock::default(),
+            loads: Mutex::default(),
         }
     }
 
@@ -87,7 +92,7 @@ impl KeyRing {
     }
 
     /// Returns a data key that values are sealed with.
-    pub async fn find(&self, id: &str) -> Result<DataKey> {
+    pub async fn find(self: &Arc<Self>, id: &str) -> Result<DataKey> {
         if let Some(found) = self.cached(id) {
             return Ok(found);
         }
@@ -97,7 +102,7 @@ impl KeyRing {
                 detail: "a value names a data key that cannot exist".to_owned(),
             });
         };
-        match self.load(&id).await? {
+        match self.load_once(&id).await? {
             Some(found) => Ok(found),
             None => Err(Error::DataKeyMissing {
                 record: self.place(id.as_str()),
@@ -107,7 +112,7 @@ impl KeyRing {
     }
 
     /// Returns the value of a key as it was written; `None` if its data key was destroyed.
-    pub async fn open_value(&self, key: &Key, value: &Bytes) -> Result<Option<Bytes>> {
+    pub async fn open_value(self: &Arc<Self>, key: &Key, value: &Bytes) -> Result<Option<Bytes>> {
         let Some(envelope) = Envelope::parse(value) else {
             return Ok(Some(value.clone()));
         };
@@ -135,10 +140,16 @@ impl KeyRing {
         }
     }
 
-    /// Drops a data key from memory, because another server changed its record.
-    pub fn forget(&self, id: &str) {
-        let data_keys = self.data_keys.write();
-        data_keys.unwrap_or_else(PoisonError::into_inner).remove(id);
+    /// Notes a record of a data key that another server may have written. An active one says nothing
+    /// new about a key in memory: rotation wraps the same key again.
+    pub fn note_record(&self, id: &str, record: &[u8]) {
+        let destroyed = matches!(
+            record::decode(id, record),
+            Ok(DataKeyRecord::Destroyed { .. })
+        );
+        if let (true, Some(id)) = (destroyed, DataKeyId::parse(id)) {
+            self.remember(&id, DataKey::Destroyed);
+        }
     }
 
     /// Destroys a data key. What it sealed can never be opened again. Returns whether there was one.
@@ -163,26 +174,6 @@ impl KeyRing {
         Err(self.contended(&name))
     }
 
-    async fn load(&self, id: &DataKeyId) -> Result<Option<DataKey>> {
-        let name = data_key_name(id);
-        let Some((found, _)) = self.storage.get(&name).await? else {
-            return Ok(None);
-        };
-        let data_key = match record::decode(&self.storage.place(&name), &found)? {
-            DataKeyRecord::Destroyed { .. } => DataKey::Destroyed,
-            DataKeyRecord::Active {
-                root_key,
-                ciphertext,
-                ..
-            } => {
-                let secret = self.unwrap_data_key(id, &root_key, &ciphertext).await?;
-                DataKey::Active(Arc::new(Cipher::new(DATA_KEY, &secret)))
-            }
-        };
-        self.remember(id, data_key.clone());
-        Ok(Some(data_key))
-    }
-
     async fn create(&self, id: &DataKeyId) -> Result<(DataKey, bool)> {
         let name = data_key_name(id);
         for _ in 0..MAX_ATTEMPTS {
@@ -201,7 +192,7 @@ impl KeyRing {
             let encoded = record::encode(&wrapped)?;
             if self.storage.put(&name, &encoded, None, guard).await? {
                 let data_key = DataKey::Active(Arc::new(Cipher::new(DATA_KEY, &*secret)));
-                self.remember(id, data_key.clone());
+                let data_key = self.remember(id, data_key);
                 tracing::info!(data_key = %id, "data key created");
                 return Ok((data_key, true));
             }
@@ -209,11 +200,18 @@ impl KeyRing {
         Err(self.contended(&name))
     }
 
-    fn remember(&self, id: &DataKeyId, data_key: DataKey) {
+    /// Keeps a data key in memory, and returns what is in memory now: a destroyed key stays
+    /// destroyed, also if its record was read before.
+    fn remember(&self, id: &DataKeyId, data_key: DataKey) -> DataKey {
         let data_keys = self.data_keys.write();
-        data_keys
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(id.clone(), data_key);
+        let mut data_keys = data_keys.unwrap_or_else(PoisonError::into_inner);
+        let known = data_keys
+            .entry(id.clone())
+            .or_insert_with(|| data_key.clone());
+        if matches!(data_key, DataKey::Destroyed) {
+            *known = DataKey::Destroyed;
+        }
+        known.clone()
     }
 
     async fn unwrap_data_key(
@@ -283,17 +281,35 @@ impl KeyRing {
         }
         let provider = provider_of(&self.providers(), wrapped);
         let provider = provider.ok_or_else(|| self.provider_key_missing(root_key))?;
-        let secret = provider.unwrap(wrapped).await?;
+        let damaged = |detail: String| Error::Damaged {
+            record: self.storage.place(&root_key_name(&root_key.id)),
+            detail,
+        };
+        let secret = match provider.unwrap(wrapped).await {
+            // The provider does not know the name of the record.
+            Err(Error::Damaged { detail, .. }) => return Err(damaged(detail)),
+            unwrapped => unwrapped?,
+        };
+        if secret.len() != KEY_BYTES {
+            let (name, length) = (provider.name(), secret.len());
+            return Err(damaged(format!(
+                "{name} unwrapped {length} bytes, and a root key has {KEY_BYTES}"
+            )));
+        }
         let cipher = Arc::new(Cipher::new(ROOT_KEY, &secret));
+        self.remember_root_key(&root_key.id, wrapped, &cipher);
+        Ok(cipher)
+    }
+
+    fn remember_root_key(&self, id: &str, wrapped: &WrappedKey, cipher: &Arc<Cipher>) {
         let unwrapped = UnwrappedRootKey {
             wrapped: wrapped.ciphertext.clone(),
-            cipher: Arc::clone(&cipher),
+            cipher: Arc::clone(cipher),
         };
         let root_keys = self.root_keys.write();
         root_keys
             .unwrap_or_else(PoisonError::into_inner)
-            .insert(root_key.id.clone(), unwrapped);
-        Ok(cipher)
+            .insert(id.to_owned(), unwrapped);
     }
 
     fn provider_key_missing(&self, root_key: &RootKey) -> Error {

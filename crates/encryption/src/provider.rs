@@ -30,7 +30,7 @@ pub trait KeyProvider: std::fmt::Debug + Send + Sync {
     /// Wraps a key.
     async fn wrap(&self, key: &[u8]) -> Result<WrappedKey>;
 
-    /// Unwraps a key.
+    /// Unwraps a key. [`Error::Damaged`](crate::Error::Damaged) says that it never will.
     async fn unwrap(&self, wrapped: &WrappedKey) -> Result<Zeroizing<Vec<u8>>>;
 }
 

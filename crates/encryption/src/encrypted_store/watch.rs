@@ -1,13 +1,20 @@
 //! Watches that open values.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use insula_core::Layout;
-use insula_store::{Changed, Entry, Result, Watch, WatchItem};
+use insula_store::{Changed, Entry, Error, Result, Watch, WatchItem};
+use tokio::time::{Instant, sleep_until};
 
 use crate::key_ring::KeyRing;
 use crate::key_storage::DATA_KEYS;
+
+/// The pause after the first failed attempt to load a key.
+const MIN_PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause between attempts.
+const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// A watch of sealed values.
 pub struct OpeningWatch {
@@ -17,6 +24,7 @@ pub struct OpeningWatch {
     /// The item that is being opened. It stays here while keys are loaded, so that a cancelled call
     /// loses nothing.
     pending: Option<WatchItem>,
+    retry: Retry,
 }
 
 impl OpeningWatch {
@@ -27,12 +35,13 @@ impl OpeningWatch {
             ring,
             layout,
             pending: None,
+            retry: Retry::default(),
         }
     }
 }
 
 /// Opens the changes, without those under destroyed keys.
-async fn open(ring: &KeyRing, changes: &[Changed]) -> Result<Vec<Changed>> {
+async fn open(ring: &Arc<KeyRing>, changes: &[Changed]) -> Result<Vec<Changed>> {
     let mut opened = Vec::with_capacity(changes.len());
     for change in changes {
         match change {
@@ -52,13 +61,44 @@ async fn open(ring: &KeyRing, changes: &[Changed]) -> Result<Vec<Changed>> {
     Ok(opened)
 }
 
-/// Forgets data keys that changed: another server may have destroyed one.
+/// When a key that could not be had is asked for again. A server that ended because a KMS is away
+/// would not start before it is back, so a watch waits.
+#[derive(Debug, Default)]
+struct Retry(Option<(Instant, Duration)>);
+
+impl Retry {
+    /// Opens the changes as soon as their keys can be had. Cancelled calls keep the pauses.
+    async fn open(&mut self, ring: &Arc<KeyRing>, changes: &[Changed]) -> Result<Vec<Changed>> {
+        loop {
+            if let Some((at, _)) = self.0 {
+                sleep_until(at).await;
+            }
+            match open(ring, changes).await {
+                Err(Error::Unavailable(reason)) => {
+                    tracing::warn!(reason, "watch waits for a key");
+                    let pause = self.0.map_or(MIN_PAUSE, |(_, last)| last * 2);
+                    let pause = pause.min(MAX_PAUSE);
+                    self.0 = Some((Instant::now() + pause, pause));
+                }
+                opened => {
+                    self.0 = None;
+                    return opened;
+                }
+            }
+        }
+    }
+}
+
+/// Notes the records of data keys that changed: another server may have destroyed one.
 fn note_records(ring: &KeyRing, layout: &Layout, changes: &[Changed]) {
     for change in changes {
-        let key = std::str::from_utf8(change.key()).ok();
+        let Changed::Put(entry) = change else {
+            continue;
+        };
+        let key = std::str::from_utf8(&entry.key).ok();
         let record = key.and_then(|key| layout.encryption_record_name(key));
         if let Some(id) = record.and_then(|record| record.strip_prefix(DATA_KEYS)) {
-            ring.forget(id);
+            ring.note_record(id, &entry.value);
         }
     }
 }
@@ -75,7 +115,7 @@ impl Watch for OpeningWatch {
             WatchItem::Changes { revision, changes } => {
                 let revision = *revision;
                 note_records(&self.ring, &self.layout, changes);
-                let changes = open(&self.ring, changes).await?;
+                let changes = self.retry.open(&self.ring, changes).await?;
                 // Every change was delivered, since nothing is left of them.
                 match changes.is_empty() {
                     true => WatchItem::Progress(revision),

@@ -1,17 +1,17 @@
 //! Rotation: all data keys under the root key of the first provider.
 
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use super::{
-    KeyRing, MAX_ATTEMPTS, Providers, RootKey, data_key_name, provider_of, root_key_id,
+    KeyRing, MAX_ATTEMPTS, Providers, ROOT_KEY, RootKey, data_key_name, provider_of, root_key_id,
     root_key_name, wrap_data_key,
 };
 use crate::cipher::{Cipher, generate_key};
 use crate::key_storage::DATA_KEYS;
-use crate::provider::KeyProvider;
+use crate::provider::{KeyProvider, WrappedKey};
 use crate::record::{self, DataKeyRecord, RootKeyRecord};
-use crate::{DataKeyId, Result};
+use crate::{DataKeyId, Error, Result};
 
 /// A provider key that is still needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +71,8 @@ impl KeyRing {
             let id = root_key_id(provider.name(), &key_id);
             let (current, activated) = self.activate(provider, &id).await?;
             changed |= activated;
+            // Also if another server activated it: the provider may be away when it is needed.
+            self.root_cipher(&current).await?;
             let others = self.retire_others(&current.id).await?;
             if others.is_empty() {
                 return Ok(changed);
@@ -126,45 +128,44 @@ impl KeyRing {
     /// Returns the root key of the provider's key, and whether it had to be created or taken back
     /// from retirement.
     async fn activate(&self, provider: &dyn KeyProvider, id: &str) -> Result<(RootKey, bool)> {
+        let mut id = id.to_owned();
         for _ in 0..MAX_ATTEMPTS {
-            let (id, record, expected) = match self.root_key(id).await? {
+            let (record, expected, cipher) = match self.root_key(&id).await? {
                 Some(found) if !found.record.retired => return Ok((found, false)),
                 Some(found) => {
                     let record = RootKeyRecord {
                         retired: false,
                         ..found.record
                     };
-                    (found.id, record, Some(found.version))
+                    (record, Some(found.version), None)
                 }
                 None => {
-                    let secret = generate_key()?;
-                    let wrapped = provider.wrap(&*secret).await?;
+                    let (wrapped, cipher) = generate_root_key(provider).await?;
                     // The provider may have changed its key since it was asked for the ID.
-                    let id = root_key_id(&wrapped.provider, &wrapped.key_id);
-                    let created = record::now();
-                    let retired = false;
+                    id = root_key_id(&wrapped.provider, &wrapped.key_id);
                     let record = RootKeyRecord {
                         wrapped,
-                        retired,
-                        created,
+                        retired: false,
+                        created: record::now(),
                     };
-                    (id, record, None)
+                    (record, None, Some(cipher))
                 }
             };
             let name = root_key_name(&id);
             let encoded = record::encode(&record)?;
             if self.storage.put(&name, &encoded, expected, None).await? {
-                tracing::info!(
-                    root_key = id,
-                    provider = record.wrapped.provider,
-                    "root key activated"
-                );
+                // In memory at once: the next data key must not need the provider again.
+                if let Some(cipher) = cipher {
+                    self.remember_root_key(&id, &record.wrapped, &cipher);
+                }
+                let provider = record.wrapped.provider;
+                tracing::info!(root_key = id, provider, "root key activated");
                 let found = self.root_key(&id).await?;
                 let found = found.ok_or_else(|| self.contended(&name))?;
                 return Ok((found, true));
             }
         }
-        Err(self.contended(&root_key_name(id)))
+        Err(self.contended(&root_key_name(&id)))
     }
 
     /// Retires all root keys but one, and returns them.
@@ -258,4 +259,19 @@ impl KeyRing {
         }
         Ok(true)
     }
+}
+
+/// Generates a root key, and has it wrapped by the provider. A key that the provider does not return
+/// would be lost with this process, so it is unwrapped at once.
+async fn generate_root_key(provider: &dyn KeyProvider) -> Result<(WrappedKey, Arc<Cipher>)> {
+    let secret = generate_key()?;
+    let wrapped = provider.wrap(&*secret).await?;
+    let returned = provider.unwrap(&wrapped).await?;
+    if returned[..] != secret[..] {
+        return Err(Error::Provider {
+            provider: provider.name().to_owned(),
+            reason: "it does not unwrap the key that it wrapped".to_owned(),
+        });
+    }
+    Ok((wrapped, Arc::new(Cipher::new(ROOT_KEY, &*secret))))
 }

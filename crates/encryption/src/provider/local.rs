@@ -69,9 +69,10 @@ impl KeyProvider for LocalKey {
         let opened = self
             .cipher
             .open(self.fingerprint.as_bytes(), &wrapped.ciphertext);
-        let key = opened.map_err(|error| Error::Provider {
-            provider: self.name.clone(),
-            reason: error.to_string(),
+        // Trying again cannot help, as it can with a KMS.
+        let key = opened.map_err(|error| Error::Damaged {
+            record: self.name.clone(),
+            detail: error.to_string(),
         })?;
         Ok(Zeroizing::new(key))
     }

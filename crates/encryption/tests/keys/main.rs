@@ -78,6 +78,11 @@ fn is_record(key: &[u8]) -> bool {
     Layout::default().encryption_record_name(key).is_some()
 }
 
+fn shared_storage(store: &Arc<Memory>) -> Arc<dyn KeyStorage> {
+    let store: Arc<dyn Store> = store.clone();
+    Arc::new(StoreStorage::new(store, Layout::default(), true))
+}
+
 /// A configuration with a KMS plugin first, and then local keys, for everything.
 fn kms_config(kms: &FakeKms, keys: &[&str]) -> Config {
     let secret = |name: &str| {
