@@ -8,7 +8,7 @@ mod watch;
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 
 use async_trait::async_trait;
 use insula_core::{Layout, Revision};
@@ -41,6 +41,8 @@ pub struct EncryptedStore {
     pub(crate) ring: Arc<KeyRing>,
     pub(crate) counters: Counters,
     rules: RwLock<Arc<Rules>>,
+    /// The rules from before, as long as commits hold them.
+    older_rules: Mutex<Vec<Weak<Rules>>>,
     /// Held during a rotation and a change of the configuration: two at once would take root keys
     /// from each other.
     rotating: tokio::sync::Mutex<()>,
@@ -81,6 +83,7 @@ impl EncryptedStore {
             ring: Arc::new(ring),
             counters: Counters::default(),
             rules: RwLock::new(Arc::new(config.rules.clone())),
+            older_rules: Mutex::default(),
             rotating: tokio::sync::Mutex::default(),
             primary: RwLock::new(primary(config, &providers)),
             resolver: OnceLock::new(),
@@ -116,8 +119,7 @@ impl EncryptedStore {
             self.counters.set_rotation_pending(true);
             return Err(error);
         }
-        let rules = Arc::new(config.rules.clone());
-        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules;
+        self.replace_rules(config.rules.clone());
         self.changed.notify_one();
         Ok(())
     }
@@ -152,6 +154,27 @@ impl EncryptedStore {
         std::mem::replace(&mut current, primary)
     }
 
+    fn replace_rules(&self, rules: Rules) {
+        let current = self.rules.write();
+        let mut current = current.unwrap_or_else(PoisonError::into_inner);
+        let older = std::mem::replace(&mut *current, Arc::new(rules));
+        let mut all = self.older_rules();
+        all.push(Arc::downgrade(&older));
+    }
+
+    /// Whether commits are under way that seal by rules from before the last change.
+    pub(crate) fn has_commits_under_older_rules(&self) -> bool {
+        let mut all = self.older_rules();
+        all.retain(|rules| rules.strong_count() > 0);
+        !all.is_empty()
+    }
+
+    fn older_rules(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Rules>>> {
+        let all = self.older_rules.lock();
+        all.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the rules. A commit holds them until it ends.
     pub(crate) fn rules(&self) -> Arc<Rules> {
         Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
     }

@@ -74,6 +74,12 @@ pub struct StoreIdRecord {
 pub struct RewriteRecord {
     /// The digest of the rules that all values were last rewritten for.
     pub rules: String,
+    /// Whether no server can have written by older rules since.
+    #[serde(default)]
+    pub is_repeated: bool,
+    /// When it was written, in seconds since 1970.
+    #[serde(default)]
+    pub ended: u64,
 }
 
 /// Encodes a record.

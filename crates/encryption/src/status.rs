@@ -19,6 +19,8 @@ pub struct Stats {
     pub undestroyed_keys: u64,
     /// The values that were rewritten after a change of the configuration.
     pub rewritten_values: u64,
+    /// The values that could not be rewritten when this was last tried.
+    pub failed_rewrites: u64,
     /// Whether values are to be rewritten.
     pub rewrite_pending: bool,
     /// The rotations of root keys.
@@ -49,6 +51,7 @@ pub(crate) struct Counters {
     sealed: AtomicU64,
     destroyed: AtomicU64,
     rewritten: AtomicU64,
+    failed_rewrites: AtomicU64,
     rewrite_pending: AtomicBool,
     rotations: AtomicU64,
     rotation_pending: AtomicBool,
@@ -68,6 +71,10 @@ impl Counters {
 
     pub fn count_rewritten(&self, values: u64) {
         self.rewritten.fetch_add(values, Ordering::Relaxed);
+    }
+
+    pub fn set_failed_rewrites(&self, values: u64) {
+        self.failed_rewrites.store(values, Ordering::Relaxed);
     }
 
     pub fn set_rewrite_pending(&self, pending: bool) {
@@ -94,6 +101,7 @@ impl EncryptedStore {
             destroyed_keys: of(&counters.destroyed),
             undestroyed_keys: self.undestroyed_count(),
             rewritten_values: of(&counters.rewritten),
+            failed_rewrites: of(&counters.failed_rewrites),
             rewrite_pending: is(&counters.rewrite_pending),
             rotations: of(&counters.rotations),
             rotation_pending: is(&counters.rotation_pending),

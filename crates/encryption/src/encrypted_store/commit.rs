@@ -47,6 +47,7 @@ impl EncryptedStore {
             let early = "the store is written to before the spaces are known";
             return Err(StoreError::Unavailable(early.to_owned()));
         };
+        // Held until the commit ended: rewriting waits for commits under older rules.
         let rules = self.rules();
         let deleted = self.deleted_tenants(&**resolver, &transaction).await?;
         let ids = self.data_key_ids(&**resolver, &rules, &transaction).await?;
@@ -67,6 +68,7 @@ impl EncryptedStore {
         if let (true, Outcome::Committed(revision)) = (is_new, &outcome) {
             self.binding.raise(*revision).await;
         }
+        drop(rules);
         Ok(outcome)
     }
 

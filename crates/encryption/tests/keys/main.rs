@@ -7,6 +7,7 @@ mod common;
 mod held_store;
 mod providers;
 mod races;
+mod rewriting;
 
 use std::num::NonZeroUsize;
 use std::path::Path;
