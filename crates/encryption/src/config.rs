@@ -158,9 +158,8 @@ const KIND: &str = "EncryptionConfiguration";
 impl Config {
     /// Reads a configuration from YAML or JSON.
     pub fn parse(text: &str) -> Result<Self> {
-        // The error must not quote the text, which contains secrets.
-        let parsed: EncryptionConfiguration = serde_saphyr::from_str(text)
-            .map_err(|error| invalid(first_line(&error.to_string())))?;
+        let parsed: EncryptionConfiguration =
+            serde_saphyr::from_str(text).map_err(|error| invalid(position(&error)))?;
         if parsed.api_version != API_VERSION || parsed.kind != KIND {
             let found = format!("{} {}", parsed.api_version, parsed.kind);
             return Err(invalid(format!(
@@ -213,17 +212,15 @@ impl Config {
     /// Adds keys that other entries may have named before.
     fn add(&mut self, keys: Vec<ProviderConfig>, at: &str) -> Result<()> {
         for key in keys {
-            let name = format!("{key:?}");
-            match self
-                .providers
-                .iter()
-                .find(|known| format!("{known:?}") == name)
-            {
+            let mut known = self.providers.iter();
+            match known.find(|known| known.has_name_of(&key)) {
                 None => self.providers.push(key),
                 Some(known) if known.is_same(&key) => {}
+                // Records name the provider that wrapped a root key.
                 Some(_) => {
                     return Err(invalid(format!(
-                        "{at}: there are two different keys {name}"
+                        "{at}: there are two different {} of one name",
+                        key.kind()
                     )));
                 }
             }
@@ -244,10 +241,34 @@ impl Config {
 }
 
 impl ProviderConfig {
+    fn has_name_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Local { name: a, .. }, Self::Local { name: b, .. })
+            | (Self::Kms { name: a, .. }, Self::Kms { name: b, .. }) => a == b,
+            _ => false,
+        }
+    }
+
+    const fn kind(&self) -> &'static str {
+        match self {
+            Self::Local { .. } => "aesgcm keys",
+            Self::Kms { .. } => "kms plugins",
+        }
+    }
+
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Local { secret: a, .. }, Self::Local { secret: b, .. }) => a == b,
-            (Self::Kms { timeout: a, .. }, Self::Kms { timeout: b, .. }) => a == b,
+            (
+                Self::Kms {
+                    endpoint, timeout, ..
+                },
+                Self::Kms {
+                    endpoint: other_endpoint,
+                    timeout: other_timeout,
+                    ..
+                },
+            ) => (endpoint, timeout) == (other_endpoint, other_timeout),
             _ => false,
         }
     }
@@ -284,20 +305,19 @@ fn provider(given: ProviderConfiguration) -> Result<Provider, String> {
 fn keys(given: AesGcm) -> Result<Vec<ProviderConfig>, String> {
     let mut names = HashSet::new();
     let mut keys = Vec::new();
-    for Key { name, secret } in given.keys {
+    for (index, Key { name, secret }) in given.keys.into_iter().enumerate() {
         let secret = Zeroizing::new(secret);
+        // By its index: a secret may have been written in the place of the name.
+        let at = format!("aesgcm: keys[{index}]");
         if name.is_empty() || !names.insert(name.clone()) {
-            return Err(format!(
-                "aesgcm: the key name `{name}` is empty or used twice"
-            ));
+            return Err(format!("{at}: the name is empty or used twice"));
         }
         let secret = STANDARD.decode(secret.trim());
-        let secret =
-            secret.map_err(|_| format!("aesgcm: the secret of the key `{name}` is not base64"))?;
+        let secret = secret.map_err(|_| format!("{at}: the secret is not base64"))?;
         if ![16, 24, 32].contains(&secret.len()) {
             let found = secret.len();
             return Err(format!(
-                "aesgcm: the secret of the key `{name}` has {found} bytes; 16, 24 or 32 are allowed"
+                "{at}: the secret has {found} bytes; 16, 24 or 32 are allowed"
             ));
         }
         let secret = Zeroizing::new(secret);
@@ -345,9 +365,14 @@ fn invalid(problem: impl Into<String>) -> Error {
     Error::Config(problem.into())
 }
 
-/// The first line of an error: later ones quote the text.
-fn first_line(text: &str) -> &str {
-    text.lines().next().unwrap_or_default()
+/// Says where the text cannot be read, and not why: the parser's message quotes the text, which
+/// contains secrets.
+fn position(error: &serde_saphyr::Error) -> String {
+    let problem = "a field is unknown, missing or of another type, or the text is no YAML";
+    match error.location() {
+        Some(at) => format!("line {} column {}: {problem}", at.line(), at.column()),
+        None => problem.to_owned(),
+    }
 }
 
 #[cfg(test)]

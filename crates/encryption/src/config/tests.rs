@@ -79,11 +79,11 @@ fn unusable_configurations_are_refused_with_the_reason() {
         ),
         (
             entry(&aesgcm("AAAA")),
-            "resources[0]: aesgcm: the secret of the key `k` has 3 bytes; 16, 24 or 32 are allowed",
+            "resources[0]: aesgcm: keys[0]: the secret has 3 bytes; 16, 24 or 32 are allowed",
         ),
         (
             entry(&aesgcm("'*'")),
-            "resources[0]: aesgcm: the secret of the key `k` is not base64",
+            "resources[0]: aesgcm: keys[0]: the secret is not base64",
         ),
         (
             entry("aescbc: {keys: []}"),
@@ -106,12 +106,18 @@ fn unusable_configurations_are_refused_with_the_reason() {
             "resources[0]: kms: `endpoint` is unix:///PATH",
         ),
         (
+            entry(
+                "kms: {apiVersion: v2, name: a, endpoint: 'unix:///a'}\n  - kms: {apiVersion: v2, name: a, endpoint: 'unix:///b'}",
+            ),
+            "resources[0]: there are two different kms plugins of one name",
+        ),
+        (
             different,
             "resources[1]: the first provider that is not `identity` must be the same for all resources",
         ),
         (
             conflicting,
-            "resources[1]: there are two different keys aesgcm:k",
+            "resources[1]: there are two different aesgcm keys of one name",
         ),
     ] {
         assert_eq!(
@@ -131,18 +137,28 @@ fn unusable_configurations_are_refused_with_the_reason() {
 #[test]
 fn errors_do_not_reveal_secrets() {
     let marker = "c2VjcmV0LW1hcmtlci1zZWNyZXQtbWFya2Vy";
+    let entry = |keys: &str| {
+        format!(
+            "{HEAD}resources:\n- resources: [secrets]\n  providers:\n  - aesgcm: {{keys: {keys}\n"
+        )
+    };
     for text in [
-        format!(
-            "{HEAD}resources:\n- resources: [secrets]\n  providers:\n  - aesgcm: {{keys: [{{name: k, secret: {marker}, x: 1}}]}}\n"
-        ),
-        format!(
-            "{HEAD}resources:\n- resources: [secrets]\n  providers:\n  - aesgcm: {{keys: [{{name: k, secret: [{marker}]}}]}}\n"
-        ),
-        format!(
-            "{HEAD}resources:\n- resources: [secrets]\n  providers:\n  - aesgcm: {{keys: [{{name: k, secret: {marker}\n"
-        ),
+        entry(&format!("[{{name: k, secret: {marker}, x: 1}}]}}")),
+        entry(&format!("[{{name: k, secret: [{marker}]}}]}}")),
+        entry(&format!("[{{name: k, secret: {marker}")),
+        entry(&format!("[{marker}]}}")),
+        entry(&format!("[{{name: k, {marker}: x}}]}}")),
+        entry(&format!("{marker}}}")),
+        // The name and the secret are exchanged.
+        entry(&format!("[{{name: {marker}, secret: key1}}]}}")),
+        entry(&format!(
+            "[{{name: {marker}, secret: {ONE}}}, {{name: {marker}, secret: {ONE}}}]}}"
+        )),
     ] {
         let error = Config::parse(&text).unwrap_err();
         assert!(!format!("{error} {error:?}").contains(marker), "{error}");
     }
+    let unknown = entry("[{name: k, secret: s, x: 1}]}");
+    let error = Config::parse(&unknown).unwrap_err().to_string();
+    assert!(error.starts_with("line 6 column "), "{error}");
 }

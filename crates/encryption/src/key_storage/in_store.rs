@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use insula_core::{Layout, Revision};
 use insula_store::{At, Expect, KeyRange, Outcome, Store, Transaction};
 
-use super::{KeyStorage, Listed, Version};
+use super::{DATA_KEYS, KeyStorage, Listed, Version};
 use crate::Result;
 
 /// Records below a prefix of the store that no object has.
@@ -30,9 +30,9 @@ impl StoreStorage {
         }
     }
 
-    /// Whether a store contains records of keys.
+    /// Whether a store contains data keys. Without one nothing is sealed.
     pub async fn contains_keys(store: &dyn Store, layout: &Layout) -> Result<bool> {
-        let range = KeyRange::prefix(layout.encryption_record("").into_bytes());
+        let range = KeyRange::prefix(layout.encryption_record(DATA_KEYS).into_bytes());
         let page = store
             .range(&range, At::Latest, NonZeroUsize::new(1))
             .await?;

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use insula_encryption::key_storage::FolderStorage;
+use insula_core::Layout;
+use insula_encryption::key_storage::{FolderStorage, StoreStorage};
 use insula_encryption::{Error, KeySummary};
 use insula_store::memory::Memory;
-use insula_store::{At, Store, Transaction};
+use insula_store::{At, Error as StoreError, KeyRange, Store, Transaction};
 
 use crate::common::{config, open};
-use crate::{ALL, delete_tenant, fill, folder_storage, open_with, tenant, values};
+use crate::{ALL, delete_tenant, fill, folder_storage, open_with, shared_storage, tenant, values};
 
 fn refusal(opened: Result<impl Sized, Error>) -> String {
     match opened.err() {
@@ -119,4 +120,40 @@ async fn store_can_be_started_empty_without_the_folder_of_its_keys() {
     .await;
     fill(&*store).await;
     assert_eq!(values(&*store, At::Latest).await, ALL);
+}
+
+/// Why the provider key of a shared store must be destroyed, or its history removed, before a deleted
+/// tenant is unreadable.
+#[tokio::test]
+async fn shared_store_has_the_wrapped_key_of_a_deleted_tenant_until_it_is_compacted() {
+    let inner = Arc::new(Memory::new());
+    let store = open(inner.clone(), shared_storage(&inner), &["one"], "'*.*'").await;
+    let filled = fill(&*store).await;
+    delete_tenant(&*store, "t1").await;
+    let record = Layout::default().encryption_record("data-keys/uid-t1");
+    let record = KeyRange::single(record);
+    let history = inner.range(&record, At::Revision(filled), None).await;
+    let wrapped = history.unwrap().entries.remove(0).value;
+    assert!(wrapped.starts_with(b"{\"state\":\"active\""), "{wrapped:?}");
+    inner
+        .compact(inner.revision().await.unwrap())
+        .await
+        .unwrap();
+    let history = inner.range(&record, At::Revision(filled), None).await;
+    assert!(
+        matches!(history, Err(StoreError::Compacted { .. })),
+        "{history:?}"
+    );
+}
+
+#[tokio::test]
+async fn shared_store_without_data_keys_is_not_encrypted() {
+    let (inner, layout) = (Arc::new(Memory::new()), Layout::default());
+    let store = open(inner.clone(), shared_storage(&inner), &["one"], "'*.*'").await;
+    // There is a root key, and nothing is sealed.
+    let found = StoreStorage::contains_keys(&*inner, &layout).await;
+    assert_eq!(found, Ok(false));
+    fill(&*store).await;
+    let found = StoreStorage::contains_keys(&*inner, &layout).await;
+    assert_eq!(found, Ok(true));
 }
