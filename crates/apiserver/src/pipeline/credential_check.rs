@@ -13,6 +13,7 @@ use crate::pipeline::revocation::is_revoked;
 use crate::pipeline::service_account::account_exists;
 use crate::pipeline::trust::CurrentTrust;
 use crate::registry::Registry;
+use crate::request::context::CredentialState;
 use crate::status::{Result, StatusError};
 
 /// The credential that a request was authenticated with, to be checked again.
@@ -36,25 +37,16 @@ impl CredentialCheck {
             principal: Arc::clone(principal),
         }
     }
+}
 
-    /// Fails if the credential was taken away. Every change that this server acknowledged before
-    /// is taken into account.
-    ///
-    /// # Errors
-    ///
-    /// 401 if the credential is not accepted any more.
-    pub async fn check(&self) -> Result<()> {
+#[async_trait::async_trait]
+impl CredentialState for CredentialCheck {
+    async fn check(&self) -> Result<()> {
         self.registry.await_own_writes().await;
         self.check_cached()
     }
 
-    /// Like [`check`](Self::check), from the cache and without waiting: for objects that were
-    /// read from the same cache.
-    ///
-    /// # Errors
-    ///
-    /// 401 if the credential is not accepted any more.
-    pub fn check_cached(&self) -> Result<()> {
+    fn check_cached(&self) -> Result<()> {
         let (registry, principal) = (&self.registry, &self.principal);
         let is_accepted = self.trust.still_accepts(principal)
             && !is_revoked(registry, principal)

@@ -9,7 +9,6 @@ use insula_ownership::managers::agent;
 
 use crate::flow_control::cpu_bound;
 use crate::flow_control::{FlowControl, Seat, Work};
-use crate::pipeline::credential_check::CredentialCheck;
 use crate::request::annotations::{Annotation, AnnotationOwner, Annotations};
 use crate::request::negotiate;
 use crate::request::query::Query;
@@ -23,7 +22,7 @@ pub struct RequestContext {
     field_validation: Option<String>,
     user_agent: String,
     /// The credential of the request; `None` if the server itself acts.
-    credential: Option<CredentialCheck>,
+    credential: Option<Box<dyn CredentialState>>,
     /// Written by webhooks that are called concurrently.
     notes: Mutex<Notes>,
     seat: tokio::sync::Mutex<Option<HeldSeat>>,
@@ -49,6 +48,19 @@ struct HeldSeat {
 /// policies.
 const MAX_WARNINGS: usize = 64;
 
+/// Whether the credential of a request is still accepted, as the layer knows that authenticated
+/// it.
+#[async_trait::async_trait]
+pub trait CredentialState: std::fmt::Debug + Send + Sync {
+    /// Fails if the credential was taken away. Every change that this server acknowledged before
+    /// is taken into account.
+    async fn check(&self) -> Result<()>;
+
+    /// Like [`check`](Self::check), from the cache and without waiting: for objects that were
+    /// read from the same cache.
+    fn check_cached(&self) -> Result<()>;
+}
+
 impl RequestContext {
     /// The context of a request with this query and these headers.
     pub fn new(query: &Query, headers: &HeaderMap) -> Self {
@@ -62,8 +74,8 @@ impl RequestContext {
 
     /// Sets the credential that the request was authenticated with.
     #[must_use]
-    pub fn with_credential(mut self, credential: CredentialCheck) -> Self {
-        self.credential = Some(credential);
+    pub fn with_credential(mut self, credential: impl CredentialState + 'static) -> Self {
+        self.credential = Some(Box::new(credential));
         self
     }
 
@@ -196,7 +208,7 @@ impl RequestContext {
     /// 401 if the credential was taken away.
     pub fn check_credential_cached(&self) -> Result<()> {
         let credential = self.credential.as_ref();
-        credential.map_or(Ok(()), CredentialCheck::check_cached)
+        credential.map_or(Ok(()), |credential| credential.check_cached())
     }
 
     /// Runs CPU-bound work with a heavy seat of the space that the request is charged to.
