@@ -3,6 +3,7 @@
 pub mod answer;
 pub mod body;
 pub mod gzip;
+pub mod indent;
 pub mod input;
 pub mod view;
 mod yaml;

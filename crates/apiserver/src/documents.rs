@@ -25,6 +25,7 @@ use self::cache::{CachedDocument, DocumentCache, Slot, hash};
 use self::metrics::Metrics;
 use crate::codec::answer::{Answer, MIN_COMPRESSED};
 use crate::codec::body::Body;
+use crate::codec::indent::indent;
 use crate::codec::view;
 use crate::pipeline::route::Document;
 use crate::pipeline::service_account::Accounts;
@@ -535,5 +536,5 @@ fn version() -> Bytes {
             other => other,
         },
     );
-    Bytes::from(view::indent(text.as_bytes()))
+    Bytes::from(indent(text.as_bytes()))
 }

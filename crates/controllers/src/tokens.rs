@@ -20,7 +20,7 @@ use insula_apiserver::status::{Result, StatusError};
 use insula_apiserver::write::{DeleteOptions, Modified, Modify, modify, remove};
 use insula_cache::Stored;
 use insula_cache::expiry;
-use insula_core::{CredentialRef, Extra, Principal, Proof, Space, TenantBinding};
+use insula_core::{CredentialRef, Space};
 use insula_kinds::core_kind;
 use insula_kinds::{Object, Value};
 use memchr::memmem;
@@ -245,21 +245,12 @@ impl TokenSecrets<'_> {
         };
         // The token is as old as its Secret.
         let secret = self.registry.cached(secret);
-        let holder = Principal {
-            user: name.user(),
-            uid: None,
-            groups: name.groups().to_vec(),
-            extra: Extra::new(),
-            home: account.space.clone(),
-            tenant_binding: TenantBinding::Name,
-            proof: Proof::ServiceAccount,
-            credential: CredentialRef {
-                id: jwt::digest_id(token),
-                issued: secret.and_then(|secret| secret.created()),
-                ..CredentialRef::default()
-            },
-            impersonator: None,
+        let credential = CredentialRef {
+            id: jwt::digest_id(token),
+            issued: secret.and_then(|secret| secret.created()),
+            ..CredentialRef::default()
         };
+        let holder = name.holder(&account.space, credential);
         let records = self.registry.access_records();
         records.note_issued(&state.uid, &holder);
     }

@@ -7,7 +7,7 @@ mod token_uses;
 mod verify;
 
 pub use insula_access::jwt::NotASigningKey;
-use insula_core::{Principal, Proof, Space};
+use insula_core::{CredentialRef, Extra, Principal, Proof, Space, TenantBinding};
 
 pub use self::claims::{Account, Bound};
 pub use self::issuer::{Issuer, IssuerUrls, tenant_path};
@@ -76,6 +76,21 @@ const PREFIX: &str = "system:serviceaccount:";
 const ALL: &str = "system:serviceaccounts";
 
 impl<'a> AccountName<'a> {
+    /// Returns the principal that a credential of the account authenticates.
+    pub fn holder(&self, space: &Space, credential: CredentialRef) -> Principal {
+        Principal {
+            user: self.user(),
+            uid: None,
+            groups: self.groups().to_vec(),
+            extra: Extra::new(),
+            home: space.clone(),
+            tenant_binding: TenantBinding::Name,
+            proof: Proof::ServiceAccount,
+            credential,
+            impersonator: None,
+        }
+    }
+
     /// Parses the user name of a service account.
     pub fn parse(user: &'a str) -> Option<Self> {
         let (namespace, name) = user.strip_prefix(PREFIX)?.split_once(':')?;

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use insula_admission::Operation;
-use insula_core::{CredentialRef, Extra, Principal, Proof, TenantBinding};
+use insula_core::CredentialRef;
 use insula_kinds::{FieldError, Object, TypeId, Value, kinds, types};
 use serde_json::json;
 use uuid::Uuid;
@@ -345,22 +345,13 @@ async fn note_issued(
         namespace: account.namespace.as_deref().unwrap_or(""),
         name: &account.name,
     };
-    let holder = Principal {
-        user: name.user(),
-        uid: None,
-        groups: name.groups().to_vec(),
-        extra: Extra::new(),
-        home: account.space.clone(),
-        tenant_binding: TenantBinding::Name,
-        proof: Proof::ServiceAccount,
-        credential: CredentialRef {
-            id: issued.id.as_str().into(),
-            issued: Some(issued.issued),
-            expires: Some(issued.expires),
-            ..CredentialRef::default()
-        },
-        impersonator: None,
+    let credential = CredentialRef {
+        id: issued.id.as_str().into(),
+        issued: Some(issued.issued),
+        expires: Some(issued.expires),
+        ..CredentialRef::default()
     };
+    let holder = name.holder(&account.space, credential);
     let uid = match tenant_uid {
         Some(uid) => uid,
         None => {

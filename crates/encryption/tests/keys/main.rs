@@ -118,6 +118,11 @@ async fn open_with(
     Ok(store)
 }
 
+/// Opens a store that seals everything with the key `one`.
+async fn open_all(inner: Arc<dyn Store>, folder: &Path) -> Arc<EncryptedStore> {
+    open(inner, folder_storage(folder), &["one"], "'*.*'").await
+}
+
 const ALL: [&str; 5] = [
     "marker-system",
     "marker-t1",
@@ -130,13 +135,7 @@ const WITHOUT_T1: [&str; 3] = [ALL[0], ALL[2], ALL[4]];
 #[tokio::test]
 async fn no_value_is_plain_in_the_store_below() {
     let (inner, folder) = (Arc::new(Memory::new()), tempfile::tempdir().unwrap());
-    let store = open(
-        inner.clone(),
-        folder_storage(folder.path()),
-        &["one"],
-        "'*.*'",
-    )
-    .await;
+    let store = open_all(inner.clone(), folder.path()).await;
     fill(&*store).await;
     assert_eq!(values(&*store, At::Latest).await, ALL);
     let page = inner.range(&everything(), At::Latest, None).await.unwrap();
@@ -158,24 +157,12 @@ async fn no_value_is_plain_in_the_store_below() {
 #[tokio::test]
 async fn values_of_a_destroyed_key_are_gone_from_history_and_watches() {
     let (inner, folder) = (Arc::new(Memory::new()), tempfile::tempdir().unwrap());
-    let store = open(
-        inner.clone(),
-        folder_storage(folder.path()),
-        &["one"],
-        "'*.*'",
-    )
-    .await;
+    let store = open_all(inner.clone(), folder.path()).await;
     let filled = fill(&*store).await;
     delete_tenant(&*store, "t1").await;
     for store in [
         Arc::clone(&store),
-        open(
-            inner.clone(),
-            folder_storage(folder.path()),
-            &["one"],
-            "'*.*'",
-        )
-        .await,
+        open_all(inner.clone(), folder.path()).await,
     ] {
         let then = At::Revision(filled);
         assert_eq!(values(&*store, then).await, WITHOUT_T1);
@@ -206,13 +193,7 @@ async fn values_of_a_destroyed_key_are_gone_from_history_and_watches() {
 #[tokio::test]
 async fn value_of_a_destroyed_key_is_not_in_the_way_of_a_create() {
     let (inner, folder) = (Arc::new(Memory::new()), tempfile::tempdir().unwrap());
-    let store = open(
-        inner.clone(),
-        folder_storage(folder.path()),
-        &["one"],
-        "'*.*'",
-    )
-    .await;
+    let store = open_all(inner.clone(), folder.path()).await;
     fill(&*store).await;
     // The Secret stays: as in a copy of the store from before the deletion.
     let delete = Transaction::new().delete(tenant("t1").0);
@@ -245,17 +226,11 @@ async fn value_of_a_destroyed_key_is_not_in_the_way_of_a_create() {
 #[tokio::test]
 async fn missing_key_that_was_not_destroyed_is_an_error_that_names_the_file() {
     let (inner, folder) = (Arc::new(Memory::new()), tempfile::tempdir().unwrap());
-    let store = open(
-        inner.clone(),
-        folder_storage(folder.path()),
-        &["one"],
-        "'*.*'",
-    )
-    .await;
+    let store = open_all(inner.clone(), folder.path()).await;
     fill(&*store).await;
     let file = folder.path().join("data-keys/system.json");
     std::fs::remove_file(&file).unwrap();
-    let store = open(inner, folder_storage(folder.path()), &["one"], "'*.*'").await;
+    let store = open_all(inner, folder.path()).await;
     let error = store
         .range(&everything(), At::Latest, None)
         .await
@@ -267,18 +242,12 @@ async fn missing_key_that_was_not_destroyed_is_an_error_that_names_the_file() {
 #[tokio::test]
 async fn key_of_a_tenant_that_was_deleted_before_a_crash_is_destroyed_at_the_next_start() {
     let (inner, folder) = (Arc::new(Memory::new()), tempfile::tempdir().unwrap());
-    let store = open(
-        inner.clone(),
-        folder_storage(folder.path()),
-        &["one"],
-        "'*.*'",
-    )
-    .await;
+    let store = open_all(inner.clone(), folder.path()).await;
     fill(&*store).await;
     // Below the encryption: the server stopped before it destroyed the key.
     let delete = Transaction::new().delete(tenant("t1").0);
     inner.commit(delete).await.unwrap();
-    let store = open(inner, folder_storage(folder.path()), &["one"], "'*.*'").await;
+    let store = open_all(inner, folder.path()).await;
     assert_eq!(values(&*store, At::Latest).await, WITHOUT_T1);
     let summary = KeySummary::read(folder_storage(folder.path()))
         .await
@@ -289,13 +258,7 @@ async fn key_of_a_tenant_that_was_deleted_before_a_crash_is_destroyed_at_the_nex
 #[tokio::test]
 async fn failed_destruction_is_repeated() {
     let (inner, folder) = (Arc::new(Memory::new()), tempfile::tempdir().unwrap());
-    let store = open(
-        inner.clone(),
-        folder_storage(folder.path()),
-        &["one"],
-        "'*.*'",
-    )
-    .await;
+    let store = open_all(inner.clone(), folder.path()).await;
     fill(&*store).await;
     // No file can be written where a folder has its name.
     let blocked = folder.path().join("data-keys/uid-t1.json.tmp");

@@ -11,7 +11,7 @@ use insula_testkit::kms::FakeKms;
 
 use crate::common::{config, open};
 use crate::held_store::HeldStore;
-use crate::{ALL, fill, folder_storage, kms_config, open_with, tenant, values};
+use crate::{ALL, fill, folder_storage, kms_config, open_all, open_with, tenant, values};
 
 #[tokio::test]
 async fn key_of_a_tenant_that_is_being_created_is_not_destroyed() {
@@ -19,13 +19,7 @@ async fn key_of_a_tenant_that_is_being_created_is_not_destroyed() {
         HeldStore::new("/registry/tenants/t1"),
         tempfile::tempdir().unwrap(),
     );
-    let store = open(
-        inner.clone(),
-        folder_storage(folder.path()),
-        &["one"],
-        "'*.*'",
-    )
-    .await;
+    let store = open_all(inner.clone(), folder.path()).await;
     let creating = tokio::spawn({
         let (store, (key, object)) = (Arc::clone(&store), tenant("t1"));
         async move { store.commit(Transaction::create(key, object)).await }
@@ -44,13 +38,7 @@ async fn young_key_of_a_cancelled_create_outlives_a_sweep() {
         HeldStore::new("/registry/tenants/t1"),
         tempfile::tempdir().unwrap(),
     );
-    let store = open(
-        inner.clone(),
-        folder_storage(folder.path()),
-        &["one"],
-        "'*.*'",
-    )
-    .await;
+    let store = open_all(inner.clone(), folder.path()).await;
     let (key, object) = tenant("t1");
     let create = Transaction::create(key, object);
     tokio::select! {
@@ -68,13 +56,7 @@ async fn young_key_of_a_cancelled_create_outlives_a_sweep() {
 #[tokio::test]
 async fn refused_creation_of_a_tenant_leaves_no_key() {
     let (inner, folder) = (Arc::new(Memory::new()), tempfile::tempdir().unwrap());
-    let store = open(
-        inner.clone(),
-        folder_storage(folder.path()),
-        &["one"],
-        "'*.*'",
-    )
-    .await;
+    let store = open_all(inner.clone(), folder.path()).await;
     fill(&*store).await;
     let again = "{\"metadata\":{\"name\":\"t1\",\"uid\":\"again\"}}";
     let create = Transaction::create(tenant("t1").0, again);
@@ -94,13 +76,7 @@ async fn key_of_a_tenant_is_destroyed_soon_after_a_deletion_without_an_answer() 
         HeldStore::new("/registry/tenants/t1"),
         tempfile::tempdir().unwrap(),
     );
-    let store = open(
-        inner.clone(),
-        folder_storage(folder.path()),
-        &["one"],
-        "'*.*'",
-    )
-    .await;
+    let store = open_all(inner.clone(), folder.path()).await;
     inner.release();
     fill(&*store).await;
     make_old(folder.path(), "uid-t1");
