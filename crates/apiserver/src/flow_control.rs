@@ -103,6 +103,9 @@ const MIN_DECODED_BYTES: usize = 512 << 10;
 /// Kubernetes counts for a list.
 const HEAVY_WIDTH: u32 = 10;
 
+/// The bytes of a request body that count as one more request in the rate of a tenant.
+const BODY_BYTES_PER_REQUEST: usize = 16 << 10;
+
 impl FlowControl {
     /// Creates the pools, with all seats free.
     pub fn new(limits: &Limits, table: &Arc<LimitTable>) -> Self {
@@ -145,6 +148,18 @@ impl FlowControl {
         match work.width() {
             0..=1 => Ok(()),
             width => self.rates.charge_width(space, width),
+        }
+    }
+
+    /// Counts a large body in the rate of the space: the disk has to write it before others'.
+    ///
+    /// # Errors
+    ///
+    /// If the space exceeds its rate.
+    pub fn charge_body(&self, space: &Space, bytes: usize) -> Result<()> {
+        match u32::try_from(bytes / BODY_BYTES_PER_REQUEST).unwrap_or(u32::MAX) {
+            0 => Ok(()),
+            more => self.rates.charge_width(space, 1 + more),
         }
     }
 

@@ -338,6 +338,7 @@ where
     record.reading();
     let body = receive(body, &app.limits).await?;
     record.received(&body);
+    app.flow_control.charge_body(payer, body.len())?;
     let encoded = record.uncompressed(accepted);
     let decoded = decoded_bytes(&app.registry, &caller, &body)?;
     let _decoded = app.flow_control.acquire_decoded(payer, decoded).await?;

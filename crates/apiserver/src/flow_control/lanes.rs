@@ -26,6 +26,8 @@ use std::time::Instant;
 use futures_util::future::BoxFuture;
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 
+use super::limits::cores_but_one;
+
 pub use connection_lane::ConnectionLane;
 pub use cpu_share::CpuShare;
 
@@ -161,10 +163,13 @@ impl Future for InLane {
     }
 }
 
-/// Starts a runtime with as many threads as there are cores, of a lower priority.
+/// Starts a runtime with threads of a lower priority: one less than there are cores, because a
+/// thread that wakes up waits for some milliseconds if all of them are busy, even with threads of
+/// a lower priority.
 fn start_threads(name: &str, niceness: i32) -> Option<Runtime> {
     let started = Builder::new_multi_thread()
         .enable_all()
+        .worker_threads(cores_but_one() as usize)
         .thread_name(name)
         .thread_stack_size(STACK_BYTES)
         .on_thread_start(move || lower_priority(niceness))

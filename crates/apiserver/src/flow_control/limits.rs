@@ -100,10 +100,10 @@ impl Default for Limits {
             // 256 MiB, of which one space has 64 MiB: 21 bodies of the largest size at once,
             // or a thousand small ones.
             bodies: bound(4096, 1024, 256),
-            // 256 MiB, of which one space has 64 MiB: one definition of the largest size at a
-            // time, or a hundred objects of 10,000 members. A write above that waits for all of
-            // its space's seats.
-            decoded: bound(4096, 1024, 256),
+            // 256 MiB, of which one space has 32 MiB: one definition of the largest size at a
+            // time, or fifty objects of 10,000 members. A write above that waits for all of its
+            // space's seats.
+            decoded: bound(4096, 512, 256),
             // A watch costs some kilobytes, plus the events that its client has yet to read.
             watches: bound(50_000, 10_000, 0),
             queue_timeout: Duration::from_secs(10),
@@ -162,7 +162,7 @@ impl Default for Connections {
 
 /// Returns how much CPU-bound work may run at once: one core is left for other work, if there are
 /// two.
-fn cores_but_one() -> u32 {
+pub(super) fn cores_but_one() -> u32 {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
     cores.saturating_sub(1).max(1)
 }
