@@ -33,7 +33,12 @@ struct Sent {
 }
 
 /// What Insula does differently on purpose: the request, the member, and why.
-const INTENDED: [(&str, &str, &str); 6] = [
+const INTENDED: [(&str, &str, &str); 7] = [
+    (
+        "unreadable",
+        "requestObject",
+        "as sent, so that no client decides what is recorded",
+    ),
     ("namespace", "requestObject", "as sent, without defaults"),
     ("review", "requestObject", "as sent, without defaults"),
     (

@@ -95,3 +95,21 @@ fn objects_read(registry: &Registry, granted: &Granted, query: &Query) -> usize 
 fn sends_initial_state(query: &Query) -> bool {
     query.flag("sendInitialEvents") || matches!(query.get("resourceVersion"), None | Some("0"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_large_objects_are_as_heavy_as_many_small_ones() {
+        let is_heavy = |objects, bytes| {
+            let objects = weight(objects, bytes);
+            Work::Read { objects }.is_heavy()
+        };
+        assert!(!is_heavy(99, 99 * 1024));
+        assert!(is_heavy(100, 100 * 1024));
+        assert!(!is_heavy(1, 700_000));
+        assert!(is_heavy(1, 900_000));
+        assert!(is_heavy(10, 10 * 90_000));
+    }
+}
