@@ -64,11 +64,12 @@ struct InLane {
 /// their greatest depth has to fit with room to spare; what is not used takes no memory.
 pub const STACK_BYTES: usize = 8 << 20;
 
-/// The nice values of the lanes. Beside a busy thread of the server, a thread of bulk gets a tenth
-/// of a core, and one of handshakes or controllers a quarter.
-const HANDSHAKE_NICENESS: i32 = 5;
+/// The nice values of the lanes. Beside a busy thread of the server or of another process, a thread
+/// of bulk or of controllers gets a quarter of a core: enough to be served in time. Handshakes are
+/// limited by their turns, and new clients wait for them.
+const HANDSHAKE_NICENESS: i32 = 0;
 const CONTROLLERS_NICENESS: i32 = 5;
-const BULK_NICENESS: i32 = 10;
+const BULK_NICENESS: i32 = 5;
 
 impl Default for Lanes {
     fn default() -> Self {
@@ -163,7 +164,7 @@ impl Future for InLane {
     }
 }
 
-/// Starts a runtime with threads of a lower priority: one less than there are cores, because a
+/// Starts a runtime with threads of this nice value: one less than there are cores, because a
 /// thread that wakes up waits for some milliseconds if all of them are busy, even with threads of
 /// a lower priority.
 fn start_threads(name: &str, niceness: i32) -> Option<Runtime> {

@@ -31,9 +31,14 @@ use crate::server::http2::Http2;
 use crate::server::response::OutgoingBody;
 use crate::server::{handshake, tls, websocket};
 
-/// Signals the shutdown to all connections, and knows when they have ended.
+/// Signals the shutdown to all connections, and knows when they and their requests have ended.
 #[derive(Debug, Default)]
 pub struct Ending(watch::Sender<()>);
+
+/// A connection or request that has not ended. It is dropped last by its task: the store can be
+/// closed when there is none.
+#[derive(Clone, Debug)]
+pub struct Open(watch::Receiver<()>);
 
 /// How long a connection may take to drain.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -53,30 +58,47 @@ pub fn connect(
     let Some(tracked) = app.connections.accept(client) else {
         return;
     };
-    let (tls, app, shutdown) = (tls.clone(), Arc::clone(app), ending.0.subscribe());
+    let (tls, app, open) = (tls.clone(), Arc::clone(app), ending.open());
     let connection = Arc::clone(&tracked);
     connection.spawn(async move {
-        let limits = app.limits.connections;
-        stream.set_nodelay(true).ok();
-        let handshake = handshake::accept(stream, &tls, &app, &tracked);
-        let handshake = tokio::select! {
-            handshake = tokio::time::timeout(limits.handshake, handshake) => handshake,
-            () = tracked.evicted() => return,
-        };
-        match handshake {
-            Ok(Ok((stream, peer))) => {
-                tracked.handshake_done();
-                // The next poll is in another lane.
-                tokio::task::yield_now().await;
-                serve(stream, peer.at(address), &app, &tracked, shutdown).await;
-            }
-            Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
-            Err(_) => app.connections.count_too_slow(),
-        }
+        serve_accepted(stream, address, tls, app, tracked, open.clone()).await;
+        drop(open);
     });
 }
 
+/// Performs the handshake of an accepted connection, and serves it.
+async fn serve_accepted(
+    stream: TcpStream,
+    address: IpAddr,
+    tls: TlsAcceptor,
+    app: Arc<App>,
+    tracked: Arc<TrackedConnection>,
+    open: Open,
+) {
+    let limits = app.limits.connections;
+    stream.set_nodelay(true).ok();
+    let handshake = handshake::accept(stream, &tls, &app, &tracked);
+    let handshake = tokio::select! {
+        handshake = tokio::time::timeout(limits.handshake, handshake) => handshake,
+        () = tracked.evicted() => return,
+    };
+    match handshake {
+        Ok(Ok((stream, peer))) => {
+            tracked.handshake_done();
+            // The next poll is in another lane.
+            tokio::task::yield_now().await;
+            serve(stream, peer.at(address), &app, &tracked, open).await;
+        }
+        Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
+        Err(_) => app.connections.count_too_slow(),
+    }
+}
+
 impl Ending {
+    fn open(&self) -> Open {
+        Open(self.0.subscribe())
+    }
+
     /// Drains every connection, and waits until all have ended.
     pub async fn all(self) {
         self.0.send(()).ok();
@@ -89,17 +111,17 @@ async fn serve(
     peer: Peer,
     app: &Arc<App>,
     tracked: &Arc<TrackedConnection>,
-    shutdown: watch::Receiver<()>,
+    open: Open,
 ) {
     let source = Arc::new(Source {
         peer,
         connection: Arc::clone(tracked),
     });
     if stream.get_ref().1.alpn_protocol() == Some(tls::HTTP2) {
-        let connection = pin!(Http2::new(stream, app, &source));
-        drive(connection, app, tracked, shutdown).await;
+        let connection = pin!(Http2::new(stream, app, &source, open.clone()));
+        drive(connection, app, tracked, open).await;
     } else {
-        serve_http1(stream, app, &source, shutdown).await;
+        serve_http1(stream, app, &source, open).await;
     }
 }
 
@@ -108,7 +130,7 @@ async fn serve_http1(
     stream: TlsStream<TcpStream>,
     app: &Arc<App>,
     source: &Arc<Source>,
-    shutdown: watch::Receiver<()>,
+    open: Open,
 ) {
     let tracked = &source.connection;
     let switched = Arc::new(Mutex::new(None));
@@ -138,7 +160,7 @@ async fn serve_http1(
     let connection =
         builder(&app.limits.connections).serve_connection(TokioIo::new(stream), service);
     let connection = pin!(connection.with_upgrades());
-    if !drive(connection, app, tracked, shutdown).await {
+    if !drive(connection, app, tracked, open).await {
         return;
     }
     let frames = switched
@@ -185,7 +207,7 @@ async fn drive(
     mut connection: Pin<&mut impl Connection>,
     app: &App,
     tracked: &TrackedConnection,
-    mut shutdown: watch::Receiver<()>,
+    mut open: Open,
 ) -> bool {
     let mut next_check = pin!(tokio::time::sleep_until(first_check(tracked)));
     let mut ends = false;
@@ -198,7 +220,7 @@ async fn drive(
                 return true;
             }
             () = tracked.evicted() => return false,
-            _ = shutdown.changed(), if !ends => {
+            _ = open.0.changed(), if !ends => {
                 ends = true;
                 connection.as_mut().drain();
             }

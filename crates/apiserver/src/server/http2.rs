@@ -28,6 +28,7 @@ use crate::flow_control::Connections;
 use crate::flow_control::connection_tracker::InFlight;
 use crate::flow_control::unsent::{CutReason, UnsentBytes};
 use crate::handler::{self, App, Source};
+use crate::server::connection::Open;
 use crate::server::date;
 use crate::server::response::OutgoingBody;
 
@@ -36,6 +37,7 @@ pub struct Http2 {
     state: State,
     app: Arc<App>,
     source: Arc<Source>,
+    open: Open,
     is_draining: bool,
     /// Requests that were accepted since the last pause, while the space floods the server.
     accepted_in_flood: usize,
@@ -90,11 +92,17 @@ const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
 impl Http2 {
     /// Begins to serve a connection on which the client has asked for HTTP/2.
-    pub fn new(stream: TlsStream<TcpStream>, app: &Arc<App>, source: &Arc<Source>) -> Self {
+    pub fn new(
+        stream: TlsStream<TcpStream>,
+        app: &Arc<App>,
+        source: &Arc<Source>,
+        open: Open,
+    ) -> Self {
         Self {
             state: State::Handshake(builder(&app.limits.connections).handshake(stream)),
             app: Arc::clone(app),
             source: Arc::clone(source),
+            open,
             is_draining: false,
             accepted_in_flood: 0,
             pause: None,
@@ -132,8 +140,11 @@ impl Http2 {
         let (app, source) = (Arc::clone(&self.app), Arc::clone(&self.source));
         let in_flight = source.connection.begin();
         let connection = Arc::clone(&source.connection);
-        let serve = serve_stream(app, source, in_flight, request, respond);
-        connection.spawn(serve);
+        let open = self.open.clone();
+        connection.spawn(async move {
+            serve_stream(app, source, in_flight, request, respond).await;
+            drop(open);
+        });
     }
 }
 
