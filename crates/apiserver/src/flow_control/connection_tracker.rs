@@ -313,7 +313,6 @@ impl TrackedConnection {
 
     /// Moves the connection from the handshakes to the unauthenticated connections.
     pub fn handshake_done(&self) {
-        self.lane.handshake_done();
         let mut state = self.tracker.lock();
         let Some(connection) = state.handshakes.remove(self.number) else {
             return;

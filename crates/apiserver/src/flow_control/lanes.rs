@@ -6,7 +6,6 @@
 //! priority, in the middle of a task if need be:
 //!
 //! - *interactive*: the runtime of the server itself, where connections of most spaces run.
-//! - *handshakes*: connections until their TLS handshake is done.
 //! - *controllers*: the built-in controllers, which work for all spaces.
 //! - *bulk*: connections of spaces that used more CPU time lately than their [`CpuShare`].
 //!
@@ -36,8 +35,6 @@ pub use cpu_share::CpuShare;
 pub enum Lane {
     /// The threads of the server's own runtime.
     Interactive,
-    /// The threads of TLS handshakes.
-    Handshake,
     /// The threads of the built-in controllers.
     Controllers,
     /// The threads of spaces that use much CPU time.
@@ -65,9 +62,7 @@ struct InLane {
 pub const STACK_BYTES: usize = 8 << 20;
 
 /// The nice values of the lanes. Beside a busy thread of the server or of another process, a thread
-/// of bulk or of controllers gets a quarter of a core: enough to be served in time. Handshakes are
-/// limited by their turns, and new clients wait for them.
-const HANDSHAKE_NICENESS: i32 = 0;
+/// of bulk or of controllers gets a quarter of a core: enough to be served in time.
 const CONTROLLERS_NICENESS: i32 = 5;
 const BULK_NICENESS: i32 = 5;
 
@@ -118,12 +113,10 @@ impl Lane {
     /// Returns the runtime of a lane other than the interactive one, which is started at its first
     /// use. All servers of a process share it. `None` if its threads could not be started.
     fn threads(self) -> Option<&'static Handle> {
-        static HANDSHAKES: OnceLock<Option<Runtime>> = OnceLock::new();
         static CONTROLLERS: OnceLock<Option<Runtime>> = OnceLock::new();
         static BULK: OnceLock<Option<Runtime>> = OnceLock::new();
         let (runtime, name, niceness) = match self {
             Self::Interactive => return None,
-            Self::Handshake => (&HANDSHAKES, "insula-tls", HANDSHAKE_NICENESS),
             Self::Controllers => (&CONTROLLERS, "insula-control", CONTROLLERS_NICENESS),
             Self::Bulk => (&BULK, "insula-bulk", BULK_NICENESS),
         };

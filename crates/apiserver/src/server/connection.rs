@@ -85,8 +85,6 @@ async fn serve_accepted(
     match handshake {
         Ok(Ok((stream, peer))) => {
             tracked.handshake_done();
-            // The next poll is in another lane.
-            tokio::task::yield_now().await;
             serve(stream, peer.at(address), &app, &tracked, open).await;
         }
         Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),

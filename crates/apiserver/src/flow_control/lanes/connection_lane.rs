@@ -9,7 +9,6 @@ use super::{CpuShare, Lane};
 /// What decides the lane of a connection and its requests.
 #[derive(Debug)]
 pub struct ConnectionLane {
-    is_in_handshake: AtomicBool,
     /// Whether the connection stays interactive however much CPU time it uses.
     is_exempt: AtomicBool,
     /// The CPU time of all connections without an authenticated request.
@@ -19,19 +18,13 @@ pub struct ConnectionLane {
 }
 
 impl ConnectionLane {
-    /// Creates the lane of a connection that begins with a handshake.
+    /// Creates the lane of a new connection.
     pub fn new(unauthenticated: Arc<CpuShare>) -> Arc<Self> {
         Arc::new(Self {
-            is_in_handshake: AtomicBool::new(true),
             is_exempt: AtomicBool::new(false),
             unauthenticated,
             space: OnceLock::new(),
         })
-    }
-
-    /// Notes that the handshake is done.
-    pub fn handshake_done(&self) {
-        self.is_in_handshake.store(false, Ordering::Relaxed);
     }
 
     /// Notes that the connection belongs to a space, whose CPU time this is.
@@ -46,9 +39,6 @@ impl ConnectionLane {
 
     /// Returns the lane.
     pub fn current(&self, now: Instant) -> Lane {
-        if self.is_in_handshake.load(Ordering::Relaxed) {
-            return Lane::Handshake;
-        }
         match self.cpu().is_over(now) && !self.is_exempt.load(Ordering::Relaxed) {
             true => Lane::Bulk,
             false => Lane::Interactive,

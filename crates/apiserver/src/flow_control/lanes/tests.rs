@@ -30,13 +30,7 @@ async fn future_moves_to_bulk_while_its_space_is_over_its_share_and_back() {
             seen.send((thread(), niceness())).await.unwrap();
         }
     });
-    assert_eq!(
-        threads.recv().await.unwrap(),
-        ("insula-tls".to_owned(), normal + HANDSHAKE_NICENESS)
-    );
-    lane.handshake_done();
     lane.set_space(Arc::clone(&share));
-    next.send(()).await.unwrap();
     let (own, own_niceness) = threads.recv().await.unwrap();
     assert!(!own.starts_with("insula-"), "{own}");
     assert_eq!(own_niceness, normal);
@@ -57,7 +51,6 @@ async fn future_moves_to_bulk_while_its_space_is_over_its_share_and_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn time_of_polls_is_charged_to_the_space() {
     let lane = ConnectionLane::new(Arc::default());
-    lane.handshake_done();
     let share = Arc::new(CpuShare::default());
     lane.set_space(Arc::clone(&share));
     let (done, mut is_done) = mpsc::channel(1);
@@ -88,14 +81,17 @@ async fn runtime_of_one_thread_has_one_lane() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn moved_future_is_woken_by_what_it_waited_for() {
     let lane = ConnectionLane::new(Arc::default());
+    let share = Arc::new(CpuShare::default());
+    lane.set_space(Arc::clone(&share));
     let (wake, mut woken) = mpsc::channel::<()>(1);
     let (done, mut is_done) = mpsc::channel(1);
     Lanes::new().spawn(&lane, async move {
         poll_fn(|context| woken.poll_recv(context)).await;
         done.send(()).await.unwrap();
     });
-    // It waits in the lane of handshakes; the event finds it there and moves it.
-    lane.handshake_done();
+    // It waits in the interactive lane; the event finds it there and moves it.
+    tokio::task::yield_now().await;
+    share.charge(Duration::from_secs(1), Instant::now());
     wake.send(()).await.unwrap();
     is_done.recv().await.unwrap();
 }
