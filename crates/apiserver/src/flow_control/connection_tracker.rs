@@ -39,8 +39,6 @@ pub struct ConnectionTracker {
     counters: Counters,
     turns: Arc<HandshakeTurns>,
     lanes: Lanes,
-    /// The CPU time of all connections without an authenticated request.
-    unauthenticated_cpu: Arc<CpuShare>,
 }
 
 /// A group of connections without an authenticated request.
@@ -136,7 +134,6 @@ impl ConnectionTracker {
             counters: Counters::default(),
             turns: HandshakeTurns::new(limits.handshake_turns),
             lanes: Lanes::new(),
-            unauthenticated_cpu: Arc::default(),
         })
     }
 
@@ -274,7 +271,6 @@ impl State {
 
 impl TrackedConnection {
     fn new(tracker: Arc<ConnectionTracker>, number: u64, address: ClientAddress) -> Self {
-        let lane = ConnectionLane::new(Arc::clone(&tracker.unauthenticated_cpu));
         Self {
             tracker,
             number,
@@ -287,7 +283,7 @@ impl TrackedConnection {
             }),
             eviction: Notify::new(),
             probation: RateProbation::default(),
-            lane,
+            lane: Arc::default(),
         }
     }
 

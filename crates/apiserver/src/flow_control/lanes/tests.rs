@@ -17,7 +17,7 @@ fn niceness() -> i32 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn future_moves_to_bulk_while_its_space_is_over_its_share_and_back() {
-    let lane = ConnectionLane::new(Arc::default());
+    let lane = Arc::new(ConnectionLane::default());
     let share = Arc::new(CpuShare::default());
     let (seen, mut threads) = mpsc::channel(16);
     let (next, mut steps) = mpsc::channel::<()>(1);
@@ -50,7 +50,7 @@ async fn future_moves_to_bulk_while_its_space_is_over_its_share_and_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn time_of_polls_is_charged_to_the_space() {
-    let lane = ConnectionLane::new(Arc::default());
+    let lane = Arc::new(ConnectionLane::default());
     let share = Arc::new(CpuShare::default());
     lane.set_space(Arc::clone(&share));
     let (done, mut is_done) = mpsc::channel(1);
@@ -69,7 +69,7 @@ async fn time_of_polls_is_charged_to_the_space() {
 
 #[tokio::test]
 async fn runtime_of_one_thread_has_one_lane() {
-    let lane = ConnectionLane::new(Arc::default());
+    let lane = Arc::new(ConnectionLane::default());
     let (done, mut is_done) = mpsc::channel(1);
     let own = thread();
     Lanes::new().spawn(&lane, async move {
@@ -80,7 +80,7 @@ async fn runtime_of_one_thread_has_one_lane() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn moved_future_is_woken_by_what_it_waited_for() {
-    let lane = ConnectionLane::new(Arc::default());
+    let lane = Arc::new(ConnectionLane::default());
     let share = Arc::new(CpuShare::default());
     lane.set_space(Arc::clone(&share));
     let (wake, mut woken) = mpsc::channel::<()>(1);
