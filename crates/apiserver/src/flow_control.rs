@@ -134,7 +134,7 @@ impl FlowControl {
         self.rates.charge_request(space)
     }
 
-    /// Whether the space has had more refusals for its rate than it gets an answer for.
+    /// Whether the space has had too many refusals for its rate lately.
     pub fn is_flooded(&self, space: &Space) -> bool {
         self.rates.is_flooded(space)
     }

@@ -240,8 +240,8 @@ where
 }
 
 impl App {
-    /// Whether requests on the connection are refused without an answer, because its client goes
-    /// on although its space is far beyond its rate.
+    /// Whether the connection is served with pauses, because its client goes on although its space
+    /// is far beyond its rate.
     pub fn is_flooded_by(&self, connection: &TrackedConnection) -> bool {
         let space = connection.space_over_rate();
         space.is_some_and(|space| self.flow_control.is_flooded(space))

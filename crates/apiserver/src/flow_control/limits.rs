@@ -36,8 +36,8 @@ pub struct Limits {
     /// The limits of one tenant that differ from those of one space, and the rate of its requests,
     /// which is not limited by default.
     pub tenants: TenantLimits,
-    /// The refusals a second that a tenant beyond its rate gets an answer for. More requests on
-    /// connections that were refused are reset.
+    /// The refusals a second from which connections of a tenant beyond its rate are served in turns
+    /// with pauses.
     pub refusals_per_second: u32,
     /// Addresses that stand for many clients, such as a load balancer's.
     pub shared_addresses: Vec<Cidr>,

@@ -61,7 +61,8 @@ const MIN_SWEEP: usize = 1024;
 const REJECTED_KEPT: Duration = Duration::from_secs(600);
 
 impl RateLimiter {
-    /// Creates a limiter with full buckets. A space gets an answer for so many refusals a second.
+    /// Creates a limiter with full buckets. A space with more refusals a
+    /// second floods the server.
     pub fn new(limits: Arc<LimitTable>, refusals_per_second: u32) -> Self {
         let refusals = f64::from(refusals_per_second.max(1));
         Self {
@@ -97,7 +98,7 @@ impl RateLimiter {
         self.charge_width_at(space, width, Instant::now())
     }
 
-    /// Whether the space has had more refusals lately than it gets an answer for.
+    /// Whether the space has had too many refusals lately.
     pub fn is_flooded(&self, space: &Space) -> bool {
         let mut buckets = self.lock();
         let bucket = buckets.spaces.get_mut(space);

@@ -1,7 +1,7 @@
 //! Connections on which a client exceeded the rate of its space.
 //!
 //! A refusal costs less than a request, but a client can cause as many as it likes. So a connection
-//! is on probation after one: while its space has too many refusals, its requests get no answer.
+//! is on probation after one: while its space has too many refusals, it is served with pauses.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
