@@ -4,11 +4,15 @@ mod explain;
 mod users;
 
 use clap::Subcommand;
-use insula_vsphere::explain::Error;
+use insula_operator::provider::explain::{Error, Inspect};
+use insula_vsphere::inspect::VSphere;
 
 use crate::client::{self, AGENT};
 use crate::failure::Failure;
 use crate::kubeconfig::Source;
+
+/// All providers.
+const PROVIDERS: &[&dyn Inspect] = &[&VSphere];
 
 /// The arguments of `insula identity`.
 #[derive(clap::Args)]
@@ -41,6 +45,15 @@ pub fn run(args: Args) -> Result<(), Failure> {
             Command::Users(args) => users::run(&client, args).await,
         }
     })
+}
+
+/// Joins names for a sentence, as in `a, b and c`.
+fn join(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
 }
 
 /// Converts an error, with the server's message.

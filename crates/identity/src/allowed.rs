@@ -1,25 +1,25 @@
-//! The namespaces that may use an identity.
+//! The namespaces and tenants that may use an identity.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use serde::{Deserialize, Serialize};
 
-/// Selects the namespaces that may use an identity. If it is missing, none may; if it is empty,
-/// all may.
+/// Selects, by labels, the namespaces or the tenants that may use an identity. If it is missing,
+/// none may; if it is empty, all may.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct AllowedNamespaces {
-    /// A selector for the labels of the Namespace.
+pub struct Allowed {
+    /// A selector for the labels of the Namespace or the Tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
 }
 
-impl AllowedNamespaces {
-    /// Returns whether a namespace with these labels is allowed.
+impl Allowed {
+    /// Returns whether an object with these labels is allowed.
     ///
     /// # Errors
     ///
-    /// If the selector is invalid, in which case no namespace is allowed.
+    /// If the selector is invalid, in which case none is allowed.
     pub fn allows(&self, labels: &BTreeMap<String, String>) -> Result<bool, InvalidSelector> {
         self.check()?;
         let mut wanted = self.labels();
@@ -28,7 +28,7 @@ impl AllowedNamespaces {
             && rules.all(|rule| holds(rule, labels)))
     }
 
-    /// Returns whether the selector is empty and allows all namespaces.
+    /// Returns whether the selector is empty and allows all.
     pub fn allows_all(&self) -> bool {
         self.labels().next().is_none() && self.rules().next().is_none()
     }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     /// Returns which of three namespaces are allowed: without labels, of tier gold, of tier tin.
-    fn who(allowed: &AllowedNamespaces) -> Result<Vec<&'static str>, InvalidSelector> {
+    fn who(allowed: &Allowed) -> Result<Vec<&'static str>, InvalidSelector> {
         let all = [
             ("foo", labels(&[("kubernetes.io/metadata.name", "foo")])),
             (
@@ -217,7 +217,7 @@ mod tests {
                 &[],
             ),
         ] {
-            let allowed: AllowedNamespaces = serde_json::from_value(value.clone()).unwrap();
+            let allowed: Allowed = serde_json::from_value(value.clone()).unwrap();
             assert_eq!(who(&allowed), Ok(may.to_vec()), "{value}");
             assert_eq!(allowed.allows_all(), may == all, "{value}");
         }
@@ -267,7 +267,7 @@ mod tests {
                 InvalidSelector::Key("a/b/c".to_owned()),
             ),
         ] {
-            let allowed: AllowedNamespaces = serde_json::from_value(value.clone()).unwrap();
+            let allowed: Allowed = serde_json::from_value(value.clone()).unwrap();
             assert_eq!(who(&allowed), Err(why), "{value}");
             assert!(!allowed.allows_all(), "{value}");
         }
@@ -278,7 +278,7 @@ mod tests {
         #[derive(Serialize, Deserialize)]
         struct Spec {
             #[serde(default, skip_serializing_if = "Option::is_none")]
-            allowed: Option<AllowedNamespaces>,
+            allowed: Option<Allowed>,
         }
         for value in [
             json!({}),

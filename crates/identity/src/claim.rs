@@ -1,10 +1,82 @@
-//! Claims on Secrets: owner references and a finalizer. A Secret has one claimant; owners of
-//! other groups and kinds are ignored.
+//! Holds on Secrets: owner references and a finalizer. Owners of groups and kinds that hold no
+//! Secrets are ignored.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 /// An owner of a Secret.
 pub type Owner = OwnerReference;
+
+/// How a Secret is held while an object uses it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Hold {
+    /// It is not held: many objects use it, and none of them is its owner.
+    #[default]
+    None,
+    /// One claimant holds it, and it is deleted with the claimant.
+    One(Claimant),
+    /// All its users hold it together, with a finalizer: it is not deleted while one of them
+    /// still needs it.
+    Shared {
+        /// The finalizer.
+        finalizer: &'static str,
+    },
+}
+
+impl Hold {
+    /// Returns another claimant that holds the Secret alone.
+    pub fn holder<'a>(&self, owners: &'a [OwnerReference]) -> Option<&'a OwnerReference> {
+        match self {
+            Self::One(claimant) => claimant.holder(owners),
+            Self::None | Self::Shared { .. } => None,
+        }
+    }
+
+    /// Returns the hold of an identity on its own Secret.
+    pub fn of_identity(&self, kind: &str, name: &str) -> Self {
+        match self {
+            Self::One(claimant) => Self::One(Claimant {
+                kind: kind.to_owned(),
+                name: name.to_owned(),
+                ..claimant.clone()
+            }),
+            other => other.clone(),
+        }
+    }
+
+    /// Takes a hold on a Secret with these owners and finalizers.
+    pub fn take(&self, owners: &[OwnerReference], finalizers: &[String]) -> ClaimChange {
+        match self {
+            Self::None => ClaimChange::Unchanged,
+            Self::One(claimant) => claimant.claim(owners, finalizers),
+            Self::Shared { finalizer } => {
+                let mut kept = finalizers.to_vec();
+                if !kept.iter().any(|one| one == finalizer) {
+                    kept.push((*finalizer).to_owned());
+                }
+                change((owners, finalizers), owners.to_vec(), kept)
+            }
+        }
+    }
+
+    /// Ends a hold on a Secret. A shared one ends with its last user.
+    pub fn end(
+        &self,
+        owners: &[OwnerReference],
+        finalizers: &[String],
+        has_other_users: bool,
+    ) -> ClaimChange {
+        match self {
+            Self::None => ClaimChange::Unchanged,
+            Self::One(claimant) => claimant.release(owners, finalizers),
+            Self::Shared { .. } if has_other_users => ClaimChange::Unchanged,
+            Self::Shared { finalizer } => {
+                let kept = finalizers.iter().filter(|one| one != finalizer);
+                let kept = kept.cloned().collect();
+                change((owners, finalizers), owners.to_vec(), kept)
+            }
+        }
+    }
+}
 
 /// A potential claimant of a Secret: an object or an identity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -236,6 +308,33 @@ mod tests {
             let actual = claimant("Cloud", "a").claim(&owned, &finalizers);
             assert_eq!(actual, change, "{owners:?} {finalizers:?}");
         }
+    }
+
+    #[test]
+    fn shared_hold_is_a_finalizer_until_the_last_user_leaves() {
+        let shared = Hold::Shared {
+            finalizer: FINALIZER,
+        };
+        let owners = [owner(OURS)];
+        let held = ["x".to_owned(), FINALIZER.to_owned()];
+        let free = ["x".to_owned()];
+        assert_eq!(shared.take(&owners, &held), ClaimChange::Unchanged);
+        assert_eq!(
+            shared.take(&owners, &free),
+            write(&[OURS], &["x", FINALIZER])
+        );
+        assert_eq!(shared.end(&owners, &held, true), ClaimChange::Unchanged);
+        assert_eq!(shared.end(&owners, &held, false), write(&[OURS], &["x"]));
+        assert_eq!(shared.end(&owners, &free, false), ClaimChange::Unchanged);
+        assert_eq!(shared.holder(&owners), None);
+        assert_eq!(Hold::None.take(&owners, &free), ClaimChange::Unchanged);
+        assert_eq!(
+            Hold::None.end(&owners, &held, false),
+            ClaimChange::Unchanged
+        );
+        let one = Hold::One(claimant("Cloud", "b"));
+        assert_eq!(one.holder(&owners), Some(&owners[0]));
+        assert_eq!(one.of_identity("Cloud", "a").holder(&owners), None);
     }
 
     #[test]

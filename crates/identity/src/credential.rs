@@ -5,22 +5,33 @@ use std::fmt;
 
 use ring::digest;
 
-use crate::endpoint::Trust;
+use crate::endpoint::{Endpoint, Trust};
+use crate::reference::Level;
 
-/// Text that `Debug` and `Display` redact. It is overwritten on drop, as far as possible without
-/// `unsafe`; copies are not.
+/// Bytes that `Debug` and `Display` redact. They are overwritten on drop, as far as possible
+/// without `unsafe`; copies are not.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
-pub struct Hidden(String);
+pub struct Hidden(Vec<u8>);
 
 impl Hidden {
-    /// Wraps a text.
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
+    /// Wraps bytes or a text.
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
+        Self(bytes.into())
     }
 
-    /// Returns the text, to be sent.
-    pub fn reveal(&self) -> &str {
+    /// Returns the bytes, to be sent.
+    pub fn reveal(&self) -> &[u8] {
         &self.0
+    }
+
+    /// Returns the text, to be sent; none if the bytes are not UTF-8.
+    pub fn text(&self) -> Option<&str> {
+        str::from_utf8(&self.0).ok()
+    }
+
+    /// Returns whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
@@ -38,10 +49,9 @@ impl fmt::Display for Hidden {
 
 impl Drop for Hidden {
     fn drop(&mut self) {
-        let mut bytes = std::mem::take(&mut self.0).into_bytes();
-        bytes.fill(0);
+        self.0.fill(0);
         // Keeps the compiler from removing the writes.
-        std::hint::black_box(&bytes);
+        std::hint::black_box(&self.0);
     }
 }
 
@@ -55,9 +65,9 @@ impl Fingerprint {
     pub fn of(content: &BTreeMap<String, Hidden>) -> Self {
         let mut context = digest::Context::new(&digest::SHA256);
         for (key, value) in content {
-            for text in [key.as_str(), value.reveal()] {
-                context.update(&(text.len() as u64).to_be_bytes());
-                context.update(text.as_bytes());
+            for bytes in [key.as_bytes(), value.reveal()] {
+                context.update(&(bytes.len() as u64).to_be_bytes());
+                context.update(bytes);
             }
         }
         let digest = context.finish();
@@ -83,6 +93,8 @@ pub enum Source {
         name: String,
         /// The UID, because a recreated Secret is a different one.
         uid: String,
+        /// The part of its contents that is used.
+        part: Option<String>,
     },
     /// An identity.
     Identity {
@@ -90,6 +102,8 @@ pub enum Source {
         name: String,
         /// The UID, because a recreated identity is a different one.
         uid: String,
+        /// Whether the operator's own space lends it to the tenant.
+        lent: bool,
     },
     /// The operator's static credentials.
     Operator,
@@ -100,12 +114,43 @@ pub enum Source {
 pub struct Credential {
     /// The source.
     pub source: Source,
-    /// The contents of the Secret under the requested keys.
+    /// The level at which it was chosen.
+    pub level: Level,
+    /// The contents of the Secret that are used.
     pub content: BTreeMap<String, Hidden>,
     /// A digest of the contents.
     pub fingerprint: Fingerprint,
-    /// The accepted certificates, if the credential's owner sets them.
-    pub trust: Option<Trust>,
+    /// The server that it is for.
+    pub endpoint: Endpoint,
+    /// The server certificates that are accepted.
+    pub trust: Trust,
+    /// Whether the credential's owner set them.
+    pub has_owners_trust: bool,
+    /// The scope at the server in which it is used, such as a namespace or a subscription, if
+    /// the credential names one.
+    pub scope: Option<String>,
+}
+
+impl Credential {
+    /// Returns the operator's own credential for an endpoint.
+    pub fn of_operator(content: BTreeMap<String, Hidden>, endpoint: Endpoint) -> Self {
+        Self {
+            source: Source::Operator,
+            level: Level::Operator,
+            fingerprint: Fingerprint::of(&content),
+            content,
+            endpoint,
+            trust: Trust::Verified,
+            has_owners_trust: false,
+            scope: None,
+        }
+    }
+
+    /// Returns the text under a key; none if it is missing, empty or not UTF-8.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        let text = self.content.get(key)?.text()?;
+        (!text.is_empty()).then_some(text)
+    }
 }
 
 #[cfg(test)]
@@ -124,19 +169,17 @@ mod tests {
     #[test]
     fn hidden_text_is_redacted_in_debug_and_display() {
         let content = content(&[("password", "tr0ub4dor")]);
-        let credential = Credential {
-            source: Source::Operator,
-            fingerprint: Fingerprint::of(&content),
-            content,
-            trust: None,
-        };
+        let endpoint = Endpoint::parse("cloud.example", 443).unwrap();
+        let credential = Credential::of_operator(content, endpoint);
         let text = format!(
             "{credential:?} {} {:#?}",
             credential.content["password"], credential
         );
         assert!(!text.contains("tr0ub4dor"), "{text}");
         assert!(text.contains("****"), "{text}");
-        assert_eq!(credential.content["password"].reveal(), "tr0ub4dor");
+        assert_eq!(credential.text("password"), Some("tr0ub4dor"));
+        let bytes = Hidden::new([0xff, 0]);
+        assert_eq!((bytes.text(), bytes.reveal()), (None, &[0xff, 0][..]));
     }
 
     #[test]

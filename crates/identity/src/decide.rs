@@ -7,35 +7,37 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use crate::allowed::AllowedNamespaces;
-use crate::claim::{Claimant, Owner};
+use crate::allowed::Allowed;
+use crate::claim::{Hold, Owner};
 use crate::credential::{Credential, Fingerprint, Hidden, Source};
-use crate::endpoint::{AllowedEndpoints, Endpoint, InvalidEndpoint};
+use crate::endpoint::{AllowedEndpoints, Endpoint, InvalidEndpoint, Trust};
 use crate::reason::Reason;
-use crate::reference::{CredentialReferences, Reference};
+use crate::reference::{CredentialReferences, Level, Reference};
+use crate::shape::{Content, Shape};
+
 use refusal::Origin;
 
-/// The question which credential an object gets for an endpoint.
+/// The question which credential an object gets, and where it may be sent.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// The namespace of the object; none if it is cluster-scoped, in which case only users who
     /// may write identities can write it.
     pub namespace: Option<String>,
+    /// The tenant in whose space the object is; none in the operator's own space.
+    pub tenant: Option<String>,
     /// The references that may decide.
     pub references: CredentialReferences,
-    /// The endpoint that the credential is for.
-    pub endpoint: Endpoint,
-    /// The parent's endpoint, if the parent's reference decides: a Secret without endpoints may
-    /// be sent only there, whatever the object names.
-    pub chosen: Option<Endpoint>,
-    /// The keys that a Secret must have, with values.
-    pub required: &'static [&'static str],
-    /// The keys that a Secret may have.
-    pub optional: &'static [&'static str],
-    /// The claimant of a Secret of the namespace: the object or its parent.
-    pub claimant: Claimant,
-    /// The kind of identities, such as `AzureIdentity`.
-    pub identity_kind: &'static str,
+    /// The widest level that may decide: the level of the credential that the object used
+    /// before, if it must not change to a wider one.
+    pub floor: Level,
+    /// The server that the credential is for.
+    pub target: Target,
+    /// What a Secret must contain.
+    pub shape: &'static dyn Shape,
+    /// How a Secret of the namespace is held while it is used.
+    pub hold: Hold,
+    /// The kind of identities, such as `AzureIdentity`; none if the provider has no such kind.
+    pub identity_kind: Option<&'static str>,
     /// The key under which a Secret may list its endpoints, separated by commas.
     pub endpoint_key: Option<&'static str>,
     /// The port of endpoints without one.
@@ -46,15 +48,42 @@ pub struct Question {
     pub own_bound: AllowedEndpoints,
 }
 
+/// The server that a credential is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The object names an endpoint.
+    Chosen(ChosenEndpoint),
+    /// The credential names its endpoint itself, as a kubeconfig does.
+    Carried,
+}
+
+/// An endpoint that an object names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChosenEndpoint {
+    /// The endpoint.
+    pub endpoint: Endpoint,
+    /// The parent's endpoint, if the parent's reference decides: a Secret without endpoints may
+    /// be sent only there, whatever the object names.
+    pub of_parent: Option<Endpoint>,
+    /// The certificates that the object accepts. They count only for a Secret of its namespace.
+    pub trust: Trust,
+}
+
 /// Something that has to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// An identity.
+    /// An identity of the object's space.
     Identity(String),
+    /// An identity of the operator's own space, which it may lend to tenants.
+    LentIdentity(String),
+    /// The labels of a tenant.
+    Tenant(String),
     /// The labels of a namespace.
     Namespace(String),
     /// A Secret.
     Secret {
+        /// Whether it belongs to a lent identity, and is in the operator's own space.
+        lent: bool,
         /// The namespace.
         namespace: String,
         /// The name.
@@ -73,8 +102,10 @@ pub struct Identity {
     pub ready: bool,
     /// The reason of its condition if it is not ready, one word.
     pub trouble: Option<String>,
-    /// The namespaces that may use it.
-    pub allowed: Option<AllowedNamespaces>,
+    /// The namespaces of its own space that may use it.
+    pub allowed: Option<Allowed>,
+    /// The tenants that may use it in their spaces.
+    pub allowed_tenants: Option<Allowed>,
     /// The namespace of its Secret.
     pub secret_namespace: String,
     /// The name of its Secret.
@@ -105,13 +136,20 @@ pub struct Static {
     pub bound: AllowedEndpoints,
 }
 
+/// The labels of an object.
+pub type Labels = BTreeMap<String, String>;
+
 /// Everything that was read. `Some(None)` means that the object does not exist.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
-    /// The identity.
+    /// The identity of the object's space.
     pub identity: Option<Option<Identity>>,
+    /// The identity of the operator's own space.
+    pub lent_identity: Option<Option<Identity>>,
+    /// The labels of the tenant.
+    pub tenant: Option<Option<Labels>>,
     /// The labels of the namespace.
-    pub namespace: Option<Option<BTreeMap<String, String>>>,
+    pub namespace: Option<Option<Labels>>,
     /// The Secret; a decision reads at most one.
     pub secret: Option<Option<Secret>>,
     /// The operator's static credentials.
@@ -198,14 +236,19 @@ fn evaluate(question: &Question, known: &Known) -> Result<Credential, Halt> {
         return named(question, known, reference, Some(parent));
     }
     if let (Some(name), Some(namespace)) = (&references.namespace, &question.namespace)
-        && let Some(secret) = secret(known, namespace, name)?
+        && let Some(secret) = secret(known, false, namespace, name)?
     {
-        return from_secret(question, (namespace, name, None), secret);
+        let origin = Origin::Secret { name, by: None };
+        let found = (namespace.as_str(), name.as_str(), None);
+        return from_secret(question, &origin, Level::Namespace, found, secret);
     }
-    match references.operator {
-        true => from_operator(question, known),
-        false => Err(refusal::no_reference(question)),
+    if !references.operator {
+        return Err(refusal::no_reference(question));
     }
+    if question.floor < Level::Operator {
+        return Err(refusal::below_floor(question));
+    }
+    from_operator(question, known)
 }
 
 fn named(
@@ -214,75 +257,104 @@ fn named(
     reference: &Reference,
     by: Option<&str>,
 ) -> Result<Credential, Halt> {
+    let level = match by {
+        None => Level::Object,
+        Some(_) => Level::Parent,
+    };
     match reference {
-        Reference::Identity(name) => from_identity(question, known, name, by),
-        Reference::Secret(name) => {
+        Reference::Identity(name) => from_identity(question, known, level, name, by),
+        Reference::Secret { name, part } => {
             let origin = Origin::Secret { name, by };
             // A cluster-scoped object cannot use Secrets of namespaces.
             let namespace = question.namespace.as_ref();
             let namespace = namespace.ok_or_else(|| origin.has_no_namespace())?;
-            let secret = secret(known, namespace, name)?;
+            let secret = secret(known, false, namespace, name)?;
             let secret = secret.ok_or_else(|| origin.does_not_exist(question, namespace))?;
-            from_secret(question, (namespace, name, by), secret)
+            let found = (namespace.as_str(), name.as_str(), part.as_deref());
+            from_secret(question, &origin, level, found, secret)
         }
     }
 }
 
 fn from_secret(
     question: &Question,
-    (namespace, name, by): (&str, &str, Option<&str>),
+    origin: &Origin<'_>,
+    level: Level,
+    (namespace, name, part): (&str, &str, Option<&str>),
     secret: &Secret,
 ) -> Result<Credential, Halt> {
-    let origin = Origin::Secret { name, by };
-    if let Some(holder) = question.claimant.holder(&secret.owners) {
+    if let Some(holder) = question.hold.holder(&secret.owners) {
         return Err(origin.is_in_use(holder));
     }
-    let content = content(question, &origin, &secret.data)?;
-    let bound = match endpoints_in_secret(question, secret) {
-        Err(wrong) => return Err(origin.has_invalid_endpoints(question, &wrong)),
-        Ok(AllowedEndpoints::Nowhere) => match &question.chosen {
-            Some(chosen) => AllowedEndpoints::Only(vec![(chosen.clone(), None)]),
+    let content = content(question, origin, &secret.data, part)?;
+    let listed = endpoints_in_secret(question, secret);
+    let listed = listed.map_err(|wrong| origin.has_invalid_endpoints(question, &wrong))?;
+    let (endpoint, wanted) = target(question, origin, &content)?;
+    let bound = match (listed, &question.target) {
+        (AllowedEndpoints::Nowhere, Target::Chosen(chosen)) => match &chosen.of_parent {
+            Some(parent) => AllowedEndpoints::Only(vec![(parent.clone(), None)]),
             None => AllowedEndpoints::Anywhere,
         },
-        Ok(bound) => bound,
+        // Who writes the Secret names the endpoint in it.
+        (AllowedEndpoints::Nowhere, Target::Carried) => AllowedEndpoints::Anywhere,
+        (listed, _) => listed,
     };
-    if question.own_bound.admits(&question.endpoint).is_none() {
-        return Err(origin.may_not_leave_to(&question.endpoint));
+    if question.own_bound.admits(&endpoint).is_none() {
+        return Err(origin.may_not_leave_to(&endpoint));
     }
     let source = Source::Secret {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         uid: secret.uid.clone(),
+        part: part.map(str::to_owned),
     };
-    grant(question, &origin, source, content, &bound)
+    let granted = Granted {
+        origin,
+        level,
+        source,
+        endpoint,
+        trust: wanted,
+    };
+    granted.within(&bound, content)
 }
 
-/// Checks first whether the namespace may use the identity, which reveals nothing to others.
+/// Checks first whether the object may use the identity, which reveals nothing to others.
 fn from_identity(
     question: &Question,
     known: &Known,
+    level: Level,
     name: &str,
     by: Option<&str>,
 ) -> Result<Credential, Halt> {
-    let origin = Origin::Identity {
-        kind: question.identity_kind,
-        name,
-        by,
+    let Some(kind) = question.identity_kind else {
+        return Err(refusal::no_reference(question));
     };
+    let origin = Origin::Identity { kind, name, by };
     let read = known.identity.as_ref();
-    let identity = read.ok_or_else(|| Halt::Read(Need::Identity(name.to_owned())))?;
-    let identity = identity.as_ref().ok_or_else(|| origin.is_no_identity())?;
-    admit(question, known, identity, &origin)?;
+    let own = read.ok_or_else(|| Halt::Read(Need::Identity(name.to_owned())))?;
+    let (identity, lent) = match own {
+        Some(own) => {
+            admit(question, known, own, &origin)?;
+            (own, false)
+        }
+        None => (lent_identity(question, known, &origin, name)?, true),
+    };
     if !identity.ready {
         return Err(origin.is_not_ready(identity.trouble.as_deref()));
     }
-    let secret = secret(known, &identity.secret_namespace, &identity.secret_name)?;
+    let secret = secret(
+        known,
+        lent,
+        &identity.secret_namespace,
+        &identity.secret_name,
+    )?;
     let secret = secret.ok_or_else(|| origin.has_no_secret())?;
-    if holder(question, name).holder(&secret.owners).is_some() {
+    let hold = question.hold.of_identity(kind, name);
+    if hold.holder(&secret.owners).is_some() {
         // The Secret has another claimant, whatever the identity's last status was.
         return Err(origin.is_not_ready(Some(Reason::SecretInUse.as_str())));
     }
-    let content = content(question, &origin, &secret.data)?;
+    let content = content(question, &origin, &secret.data, None)?;
     let bound = match &identity.bound {
         AllowedEndpoints::Nowhere => match endpoints_in_secret(question, secret) {
             Err(wrong) => return Err(origin.has_invalid_endpoints(question, &wrong)),
@@ -291,23 +363,51 @@ fn from_identity(
         },
         bound => bound.clone(),
     };
+    let (endpoint, _) = target(question, &origin, &content)?;
     let source = Source::Identity {
         name: name.to_owned(),
         uid: identity.uid.clone(),
+        lent,
     };
-    grant(question, &origin, source, content, &bound)
+    let granted = Granted {
+        origin: &origin,
+        level,
+        source,
+        endpoint,
+        trust: shared_trust(&content),
+    };
+    granted.within(&bound, content)
 }
 
-/// Returns the identity as the claimant of its Secret.
-fn holder(question: &Question, name: &str) -> Claimant {
-    Claimant {
-        kind: question.identity_kind.to_owned(),
-        name: name.to_owned(),
-        ..question.claimant.clone()
+/// Returns the identity of that name which the operator's own space lends to the tenant. A
+/// tenant that may not use it does not learn that it exists.
+fn lent_identity<'a>(
+    question: &Question,
+    known: &'a Known,
+    origin: &Origin<'_>,
+    name: &str,
+) -> Result<&'a Identity, Halt> {
+    let tenant = question.tenant.as_ref();
+    let tenant = tenant.ok_or_else(|| origin.is_no_identity())?;
+    let read = known.lent_identity.as_ref();
+    let found = read.ok_or_else(|| Halt::Read(Need::LentIdentity(name.to_owned())))?;
+    let lendable = found
+        .as_ref()
+        .and_then(|identity| Some((identity, identity.allowed_tenants.as_ref()?)));
+    let (identity, allowed) = lendable.ok_or_else(|| origin.is_no_identity())?;
+    if allowed.check().is_ok() && allowed.allows_all() {
+        return Ok(identity);
+    }
+    let read = known.tenant.as_ref();
+    let labels = read.ok_or_else(|| Halt::Read(Need::Tenant(tenant.clone())))?;
+    let allows = |labels: &Labels| matches!(allowed.allows(labels), Ok(true));
+    match labels.as_ref().is_some_and(allows) {
+        true => Ok(identity),
+        false => Err(origin.is_no_identity()),
     }
 }
 
-/// Checks whether the object's namespace may use an identity.
+/// Checks whether the object's namespace may use an identity of its own space.
 fn admit(
     question: &Question,
     known: &Known,
@@ -343,19 +443,35 @@ fn from_operator(question: &Question, known: &Known) -> Result<Credential, Halt>
         .as_ref()
         .ok_or_else(|| refusal::no_reference(question))?;
     let origin = Origin::Operator;
-    let content = content(question, &origin, &credentials.data)?;
+    let content = content(question, &origin, &credentials.data, None)?;
     let bound = match &credentials.bound {
         AllowedEndpoints::Nowhere => &question.default_bound,
         bound => bound,
     };
-    grant(question, &origin, Source::Operator, content, bound)
+    let (endpoint, _) = target(question, &origin, &content)?;
+    let granted = Granted {
+        origin: &origin,
+        level: Level::Operator,
+        source: Source::Operator,
+        endpoint,
+        trust: shared_trust(&content),
+    };
+    granted.within(bound, content)
 }
 
-fn secret<'a>(known: &'a Known, namespace: &str, name: &str) -> Result<Option<&'a Secret>, Halt> {
-    let (namespace, name) = (namespace.to_owned(), name.to_owned());
+fn secret<'a>(
+    known: &'a Known,
+    lent: bool,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<&'a Secret>, Halt> {
+    let need = || Need::Secret {
+        lent,
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    };
     let read = known.secret.as_ref();
-    let read = read.ok_or(Halt::Read(Need::Secret { namespace, name }))?;
-    Ok(read.as_ref())
+    Ok(read.ok_or_else(|| Halt::Read(need()))?.as_ref())
 }
 
 /// Returns the endpoints that a Secret lists; `Nowhere` if it lists none.
@@ -363,54 +479,71 @@ fn endpoints_in_secret(
     question: &Question,
     secret: &Secret,
 ) -> Result<AllowedEndpoints, InvalidEndpoint> {
-    let text = question.endpoint_key.and_then(|key| secret.data.get(key));
-    text.map_or(Ok(AllowedEndpoints::Nowhere), |text| {
-        AllowedEndpoints::parse(text.reveal(), question.default_port)
+    let listed = question.endpoint_key.and_then(|key| secret.data.get(key));
+    listed.map_or(Ok(AllowedEndpoints::Nowhere), |listed| {
+        let text = listed.text();
+        let text = text.ok_or_else(|| InvalidEndpoint("text that is not UTF-8".to_owned()))?;
+        AllowedEndpoints::parse(text, question.default_port)
     })
 }
 
-/// Returns the requested keys of a Secret.
+/// Returns what a Secret contains for the question.
 fn content(
     question: &Question,
     origin: &Origin<'_>,
     data: &BTreeMap<String, Hidden>,
-) -> Result<BTreeMap<String, Hidden>, Halt> {
-    let has_value = |key: &&&str| {
-        data.get(**key)
-            .is_some_and(|value| !value.reveal().is_empty())
-    };
-    let missing: Vec<&str> = question
-        .required
-        .iter()
-        .filter(|key| !has_value(key))
-        .copied()
-        .collect();
-    if !missing.is_empty() {
-        return Err(origin.lacks(&missing));
-    }
-    let keys = question.required.iter().chain(question.optional);
-    let pairs = keys.filter_map(|key| data.get_key_value(*key));
-    Ok(pairs
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect())
+    part: Option<&str>,
+) -> Result<Content, Halt> {
+    let content = question.shape.read(data, part);
+    content.map_err(|invalid| origin.has_invalid_content(&invalid))
 }
 
-fn grant(
+/// Returns the server that the credential is for, and the certificates that the author of the
+/// object, or of the Secret that names the server, accepts.
+fn target(
     question: &Question,
     origin: &Origin<'_>,
+    content: &Content,
+) -> Result<(Endpoint, Trust), Halt> {
+    match (&question.target, &content.carried) {
+        (Target::Chosen(chosen), _) => Ok((chosen.endpoint.clone(), chosen.trust.clone())),
+        (Target::Carried, Some(carried)) => Ok((carried.endpoint.clone(), carried.trust.clone())),
+        (Target::Carried, None) => Err(origin.names_no_endpoint()),
+    }
+}
+
+/// Returns the certificates that are accepted for a shared credential whose bound names none: a
+/// user of the credential does not decide which server may receive it.
+fn shared_trust(content: &Content) -> Trust {
+    let carried = content.carried.as_ref();
+    carried.map_or(Trust::Verified, |carried| carried.trust.clone())
+}
+
+/// A credential whose bound is not checked yet.
+struct Granted<'a> {
+    origin: &'a Origin<'a>,
+    level: Level,
     source: Source,
-    content: BTreeMap<String, Hidden>,
-    bound: &AllowedEndpoints,
-) -> Result<Credential, Halt> {
-    let Some(trust) = bound.admits(&question.endpoint) else {
-        return Err(origin.may_not_go_to(&question.endpoint));
-    };
-    let fingerprint = Fingerprint::of(&content);
-    let trust = trust.cloned();
-    Ok(Credential {
-        source,
-        content,
-        fingerprint,
-        trust,
-    })
+    endpoint: Endpoint,
+    trust: Trust,
+}
+
+impl Granted<'_> {
+    /// Grants the credential if its bound admits the endpoint. Certificates that the bound names
+    /// take precedence.
+    fn within(self, bound: &AllowedEndpoints, content: Content) -> Result<Credential, Halt> {
+        let Some(named) = bound.admits(&self.endpoint) else {
+            return Err(self.origin.may_not_go_to(&self.endpoint));
+        };
+        Ok(Credential {
+            source: self.source,
+            level: self.level,
+            fingerprint: Fingerprint::of(&content.values),
+            content: content.values,
+            endpoint: self.endpoint,
+            trust: named.cloned().unwrap_or(self.trust),
+            has_owners_trust: named.is_some(),
+            scope: content.carried.and_then(|carried| carried.scope),
+        })
+    }
 }

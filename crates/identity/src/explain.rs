@@ -3,8 +3,7 @@
 use std::fmt;
 
 use crate::credential::{Credential, Source};
-use crate::decide::{CredentialReader, Known, Need, Question, Refusal, Step, decide};
-use crate::endpoint::Endpoint;
+use crate::decide::{CredentialReader, Identity, Known, Need, Question, Refusal, Step, decide};
 use crate::reference::Reference;
 
 /// The course of a decision.
@@ -12,10 +11,8 @@ use crate::reference::Reference;
 pub struct Explanation {
     /// What was read, in order, and the results, as sentences without a full stop.
     pub steps: Vec<String>,
-    /// The endpoint that the credential is for.
-    pub endpoint: Endpoint,
-    /// The kind of identities.
-    pub identity_kind: &'static str,
+    /// The kind of identities, if the provider has one.
+    pub identity_kind: Option<&'static str>,
     /// The decision.
     pub decision: Result<Credential, Refusal>,
 }
@@ -43,7 +40,6 @@ pub async fn explain<G: CredentialReader>(
     };
     Ok(Explanation {
         steps,
-        endpoint: question.endpoint.clone(),
         identity_kind: question.identity_kind,
         decision,
     })
@@ -74,14 +70,25 @@ impl fmt::Display for Explanation {
 impl Explanation {
     fn write_grant(&self, out: &mut fmt::Formatter<'_>, credential: &Credential) -> fmt::Result {
         let origin = match &credential.source {
+            Source::Secret {
+                name,
+                part: Some(part),
+                ..
+            } => format!("{part} of Secret {name}"),
             Source::Secret { name, .. } => format!("Secret {name}"),
-            Source::Identity { name, .. } => format!("{} {name}", self.identity_kind),
+            Source::Identity { name, lent, .. } => {
+                let lender = if *lent { ", lent by the system" } else { "" };
+                format!("{} {name}{lender}", kind_of(self.identity_kind))
+            }
             Source::Operator => "the operator's static credentials".to_owned(),
         };
-        write!(out, "credential: {origin}, for {}", self.endpoint)?;
-        match &credential.trust {
-            Some(trust) => write!(out, ", where its owner accepts {trust}"),
-            None => Ok(()),
+        write!(out, "credential: {origin}, for {}", credential.endpoint)?;
+        if let Some(scope) = &credential.scope {
+            write!(out, " in {scope}")?;
+        }
+        match credential.has_owners_trust {
+            true => write!(out, ", where its owner accepts {}", credential.trust),
+            false => Ok(()),
         }
     }
 }
@@ -90,8 +97,8 @@ impl Explanation {
 fn describe_references(question: &Question) -> String {
     let references = &question.references;
     let named = |reference: &Reference| match reference {
-        Reference::Secret(name) => format!("Secret {name}"),
-        Reference::Identity(name) => format!("{} {name}", question.identity_kind),
+        Reference::Secret { name, .. } => format!("Secret {name}"),
+        Reference::Identity(name) => format!("{} {name}", kind_of(question.identity_kind)),
     };
     if let Some(own) = &references.own {
         return format!("it references {}, which alone decides", named(own));
@@ -117,20 +124,23 @@ fn describe_references(question: &Question) -> String {
 fn describe_read(question: &Question, need: &Need, known: &Known) -> String {
     match need {
         Need::Identity(name) => {
-            let kind = question.identity_kind;
-            match known.identity.iter().flatten().next() {
-                None => format!("{kind} {name} does not exist"),
-                Some(identity) if identity.ready => format!("{kind} {name} exists and is ready"),
-                Some(_) => format!("{kind} {name} exists, but is not ready"),
-            }
+            let name = format!("{} {name}", kind_of(question.identity_kind));
+            describe_identity(&name, known.identity.iter().flatten().next())
         }
+        // A tenant learns of the system's identities only if it may use them.
+        Need::LentIdentity(_) => "the system's identities were looked up".to_owned(),
+        Need::Tenant(name) => match known.tenant.iter().flatten().next() {
+            None => format!("tenant {name} does not exist"),
+            Some(labels) => format!("tenant {name} has the labels {}", list(labels)),
+        },
         Need::Namespace(name) => match known.namespace.iter().flatten().next() {
             None => format!("namespace {name} does not exist"),
             Some(labels) => format!("namespace {name} has the labels {}", list(labels)),
         },
         Need::Secret { name, .. } => {
             // Users of an identity must not learn where its Secret is.
-            let secret_name = match known.identity.iter().flatten().next() {
+            let mut identities = known.identity.iter().chain(&known.lent_identity).flatten();
+            let secret_name = match identities.next() {
                 Some(_) => "its Secret".to_owned(),
                 None => format!("Secret {name}"),
             };
@@ -147,6 +157,19 @@ fn describe_read(question: &Question, need: &Need, known: &Known) -> String {
             Some(_) => "the operator has static credentials".to_owned(),
         },
     }
+}
+
+fn describe_identity(name: &str, identity: Option<&Identity>) -> String {
+    match identity {
+        None => format!("{name} does not exist"),
+        Some(identity) if identity.ready => format!("{name} exists and is ready"),
+        Some(_) => format!("{name} exists, but is not ready"),
+    }
+}
+
+/// Returns the kind of identities.
+fn kind_of(kind: Option<&'static str>) -> &'static str {
+    kind.unwrap_or("identity")
 }
 
 fn list(labels: &std::collections::BTreeMap<String, String>) -> String {

@@ -23,6 +23,12 @@ pub enum Reason {
     CertificateNotTrusted,
     /// The server does not respond, or not as expected.
     Unreachable,
+    /// The server knows the account and permits it less than the operator needs.
+    Forbidden,
+    /// The server does not serve the API that the operator needs.
+    NotServed,
+    /// The credential is for another scope than the object, such as another subscription.
+    WrongScope,
 }
 
 impl Reason {
@@ -39,6 +45,9 @@ impl Reason {
             Self::NoCredentials => "NoCredentials",
             Self::CertificateNotTrusted => "CertificateNotTrusted",
             Self::Unreachable => "Unreachable",
+            Self::Forbidden => "Forbidden",
+            Self::NotServed => "NotServed",
+            Self::WrongScope => "WrongScope",
         }
     }
 }

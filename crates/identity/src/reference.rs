@@ -5,9 +5,36 @@
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reference {
     /// A Secret in the namespace of the object.
-    Secret(String),
+    Secret {
+        /// The name.
+        name: String,
+        /// The part of its contents that is used, such as a context of a kubeconfig.
+        part: Option<String>,
+    },
     /// An identity, for all namespaces that it allows.
     Identity(String),
+}
+
+impl Reference {
+    /// Returns a reference to a whole Secret.
+    pub fn secret(name: impl Into<String>) -> Self {
+        let (name, part) = (name.into(), None);
+        Self::Secret { name, part }
+    }
+}
+
+/// The level at which a credential was chosen, from narrow to wide.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Level {
+    /// The object's own reference.
+    Object,
+    /// The reference of its parent.
+    Parent,
+    /// The default Secret of its namespace.
+    Namespace,
+    /// The operator's static credentials.
+    #[default]
+    Operator,
 }
 
 /// The references that may decide which credential an object gets. The first one that is set

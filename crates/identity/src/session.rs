@@ -44,19 +44,35 @@ pub struct Key {
     pub endpoint: Endpoint,
     /// The server certificates that are accepted.
     pub trust: Trust,
+    /// The scope at the server, such as a namespace, if the credential names one.
+    pub scope: Option<String>,
     /// A digest of the credential.
     pub fingerprint: Fingerprint,
+}
+
+impl Key {
+    /// Returns the key of the session for a credential of an object in this space. It differs
+    /// whenever anything differs that changes where, or as whom, the session acts.
+    pub fn of(space: Option<Arc<str>>, credential: &Credential) -> Self {
+        Self {
+            space,
+            source: credential.source.clone(),
+            endpoint: credential.endpoint.clone(),
+            trust: credential.trust.clone(),
+            scope: credential.scope.clone(),
+            fingerprint: credential.fingerprint.clone(),
+        }
+    }
 }
 
 /// Opens, checks and closes the sessions of one provider.
 pub trait Connector: Send + Sync + 'static {
     /// A session of the provider.
     type Session: Send + Sync + 'static;
-    /// Logs in.
+    /// Logs in. The key tells where, in which scope, and for which tenant.
     fn log_in(
         &self,
-        endpoint: &Endpoint,
-        trust: &Trust,
+        key: &Key,
         credential: &Credential,
     ) -> impl Future<Output = Result<Self::Session, LoginError>> + Send;
     /// Returns whether the server still knows a session that was idle.
@@ -72,7 +88,7 @@ pub trait Connector: Send + Sync + 'static {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct LoginError {
-    /// One of InvalidCredentials, CertificateNotTrusted and Unreachable.
+    /// One of InvalidCredentials, CertificateNotTrusted, Unreachable, Forbidden and NotServed.
     pub reason: Reason,
     /// A sentence about the failure, without the credential.
     pub message: String,
@@ -104,11 +120,57 @@ pub struct Settings {
     pub refused_backoff: Duration,
     /// Minimum and maximum backoff of an unreachable endpoint.
     pub unreachable_backoff: (Duration, Duration),
-    /// Maximum number of concurrent users of one endpoint; the maximum over all endpoints is
-    /// three times as high. One owner (a space, or a namespace with Secrets of its own) may have
-    /// as many over all endpoints and half of that at one; logins may have half of it. A quarter
-    /// of the number of workers is a good value.
-    pub max_per_endpoint: usize,
+    /// Maximum numbers of concurrent users.
+    pub concurrency: Concurrency,
+}
+
+/// Maximum numbers of concurrent users of sessions. A user occupies a worker of the operator.
+/// An owner is a space, or a namespace with Secrets of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Concurrency {
+    /// Users of one endpoint.
+    pub per_endpoint: usize,
+    /// Users of all endpoints.
+    pub total: usize,
+    /// Users of one owner at all endpoints.
+    pub per_owner: usize,
+    /// Users of one owner at one endpoint.
+    pub per_owner_and_endpoint: usize,
+    /// Logins at one endpoint, and users of all endpoints at which a request timed out.
+    pub logins: usize,
+}
+
+impl Concurrency {
+    /// Returns the numbers for a provider with many endpoints, such as vCenters: neither a slow
+    /// endpoint nor one owner with many endpoints may occupy all workers. A quarter of the
+    /// workers per endpoint is a good value.
+    pub const fn of_many_endpoints(per_endpoint: usize) -> Self {
+        let half = at_least_one(per_endpoint / 2);
+        Self {
+            per_endpoint,
+            total: per_endpoint * 3,
+            per_owner: half * 2,
+            per_owner_and_endpoint: half,
+            logins: half,
+        }
+    }
+
+    /// Returns the numbers for a provider with one endpoint, such as a public cloud: it may
+    /// occupy most workers, and one owner a third of those.
+    pub const fn of_one_endpoint(per_endpoint: usize) -> Self {
+        let per_owner = at_least_one(per_endpoint / 3);
+        Self {
+            per_endpoint,
+            total: per_endpoint,
+            per_owner,
+            per_owner_and_endpoint: per_owner,
+            logins: at_least_one(per_endpoint / 2),
+        }
+    }
+}
+
+const fn at_least_one(number: usize) -> usize {
+    if number == 0 { 1 } else { number }
 }
 
 /// The reason why no session is available now.

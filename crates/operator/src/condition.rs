@@ -2,6 +2,8 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 /// A condition without its transition time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +51,97 @@ pub fn set(conditions: &mut Vec<Condition>, new: NewCondition<'_>, now: Timestam
 /// Truncates a time to whole seconds, as the API server stores it.
 pub fn seconds(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
+}
+
+/// The summary of all other conditions.
+pub const READY: &str = "Ready";
+
+/// A writer for the conditions of one object.
+pub struct ConditionWriter<'a> {
+    /// The conditions to change.
+    pub conditions: &'a mut Vec<Condition>,
+    /// The generation that was observed.
+    pub generation: Option<i64>,
+    /// The time of a transition.
+    pub now: Timestamp,
+}
+
+impl ConditionWriter<'_> {
+    /// Sets a condition to true.
+    pub fn set_true(&mut self, kind: &str, reason: &str, message: impl Into<String>) {
+        self.set(kind, true, reason, message.into());
+    }
+
+    /// Sets a condition to false.
+    pub fn set_false(&mut self, kind: &str, reason: &str, message: impl Into<String>) {
+        self.set(kind, false, reason, message.into());
+    }
+
+    /// Removes a condition.
+    pub fn remove(&mut self, kind: &str) {
+        self.conditions.retain(|condition| condition.type_ != kind);
+    }
+
+    /// Sets `Ready` from these conditions; its message lists those that are not true, in this
+    /// order. Missing conditions are ignored, but without the first one `Ready` is not set.
+    pub fn summary(&mut self, kinds: &[&str]) {
+        let find_kind = |kind: &&str| find(self.conditions, kind);
+        if kinds.first().and_then(find_kind).is_none() {
+            return;
+        }
+        let conditions: Vec<_> = kinds.iter().filter_map(find_kind).collect();
+        let issues: Vec<_> = conditions
+            .iter()
+            .filter(|condition| condition.status != "True")
+            .collect();
+        let lines: Vec<_> = issues.iter().map(|condition| line(condition)).collect();
+        match lines.is_empty() {
+            true => self.set_true(READY, "Ready", ""),
+            false => self.set_false(READY, "NotReady", lines.join("\n")),
+        }
+    }
+
+    fn set(&mut self, kind: &str, is: bool, reason: &str, message: String) {
+        let said = NewCondition {
+            kind,
+            status: is,
+            reason,
+            message,
+            generation: self.generation,
+        };
+        set(self.conditions, said, self.now);
+    }
+}
+
+/// Returns the condition of that type.
+pub fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.type_ == kind)
+}
+
+/// Returns the line of the summary for a condition that is not true.
+fn line(condition: &Condition) -> String {
+    let text = match condition.message.as_str() {
+        "" => &condition.reason,
+        message => message,
+    };
+    format!("* {}: {text}", condition.type_)
+}
+
+/// Deserializes the conditions that are valid and skips the others: a user who may write a status
+/// must not be able to make the whole object unreadable with an invalid time.
+///
+/// # Errors
+///
+/// If the input is no list.
+pub fn valid_conditions<'de, D>(input: D) -> Result<Vec<Condition>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let all = Option::<Vec<Value>>::deserialize(input)?.unwrap_or_default();
+    let understood = all
+        .into_iter()
+        .filter_map(|one| serde_json::from_value(one).ok());
+    Ok(understood.collect())
 }
 
 #[cfg(test)]
@@ -129,5 +222,64 @@ mod tests {
     fn time_is_truncated_to_seconds() {
         let now = Timestamp::new(7, 999_999_999).unwrap();
         assert_eq!(seconds(now), Time(at(7)));
+    }
+
+    #[test]
+    fn ready_summarizes_false_conditions_in_order() {
+        const KINDS: &[&str] = &["Available", "FailureDomainsReady"];
+        type There = &'static [(&'static str, bool, &'static str)];
+        type Expected = Option<(&'static str, &'static str, &'static str)>;
+        let table: &[(There, Expected)] = &[
+            (&[], None),
+            (&[("FailureDomainsReady", false, "no")], None),
+            (&[("Available", true, "")], Some(("True", "Ready", ""))),
+            (
+                &[
+                    ("Available", true, "fine"),
+                    ("FailureDomainsReady", true, ""),
+                ],
+                Some(("True", "Ready", "")),
+            ),
+            (
+                &[
+                    ("Available", true, "fine"),
+                    ("FailureDomainsReady", false, "one is not"),
+                ],
+                Some(("False", "NotReady", "* FailureDomainsReady: one is not")),
+            ),
+            (
+                &[
+                    ("FailureDomainsReady", false, ""),
+                    ("Available", false, "no answer"),
+                ],
+                Some((
+                    "False",
+                    "NotReady",
+                    "* Available: no answer\n* FailureDomainsReady: Why",
+                )),
+            ),
+        ];
+        for (said, expected) in table {
+            let mut conditions = Vec::new();
+            let mut writer = ConditionWriter {
+                conditions: &mut conditions,
+                generation: Some(3),
+                now: Timestamp::UNIX_EPOCH,
+            };
+            for (kind, is, message) in *said {
+                writer.set(kind, *is, "Why", (*message).to_owned());
+            }
+            writer.summary(KINDS);
+            let ready = find(&conditions, READY);
+            let ready = ready.map(|condition| {
+                assert_eq!(condition.observed_generation, Some(3));
+                (
+                    condition.status.as_str(),
+                    condition.reason.as_str(),
+                    condition.message.as_str(),
+                )
+            });
+            assert_eq!(ready, *expected, "{said:?}");
+        }
     }
 }

@@ -10,7 +10,11 @@
 //! | [`watch`] | watches of objects as triggers |
 //! | [`queue`] | the work queue |
 //! | [`retry`] | outcomes and backoff |
+//! | [`key`] | the keys of objects |
+//! | [`read`] | reads of referenced objects |
+//! | [`commit`] | writes of status and metadata |
 //! | [`managed`] | creation and repair of managed objects |
+//! | [`provider`] | the shell of a provider, which acts for tenants at other servers |
 //! | [`condition`] | status conditions |
 //! | [`dependencies`] | the dependencies of reconciled objects |
 //! | [`event`] | rate-limited events |
@@ -21,14 +25,18 @@
 //! | [`spaces`] | clients for a tenant's space |
 //! | [`stop`] | the stop signal |
 
+pub mod commit;
 pub mod condition;
 pub mod deadline;
 pub mod dependencies;
 pub mod event;
 pub mod health;
+pub mod key;
 pub mod lease;
 pub mod managed;
+pub mod provider;
 pub mod queue;
+pub mod read;
 pub mod report;
 pub mod retry;
 pub mod run;

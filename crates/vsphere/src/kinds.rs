@@ -6,28 +6,11 @@ mod machine;
 mod vm;
 mod zone;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use serde::{Deserialize, Deserializer};
-use serde_json::Value;
-
 pub use cluster::*;
 pub use identity::*;
 pub use machine::*;
 pub use vm::*;
 pub use zone::*;
-
-/// Deserializes the conditions that are valid and skips the others: a user who may write a status
-/// must not be able to make the whole object unreadable with an invalid time.
-fn valid_conditions<'de, D>(input: D) -> Result<Vec<Condition>, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    let all = Option::<Vec<Value>>::deserialize(input)?.unwrap_or_default();
-    let understood = all
-        .into_iter()
-        .filter_map(|one| serde_json::from_value(one).ok());
-    Ok(understood.collect())
-}
 
 #[cfg(test)]
 mod tests {

@@ -42,7 +42,7 @@ pub fn manifests(settings: &Settings) -> Vec<Value> {
     objects.extend(definitions.iter().map(definition));
     objects.extend(policy::policies(reach));
     objects.extend(user_roles());
-    objects.extend(operator_objects());
+    objects.extend(operator_objects(settings.tenants));
     if let Some(image) = &settings.image {
         objects.push(deployment(image, settings.tenants));
     }
@@ -76,10 +76,15 @@ fn user_roles() -> Vec<Value> {
         cluster_role(roles::MANAGER, roles::manager(), None),
         cluster_role(roles::WORKLOAD, roles::workload(), None),
         cluster_role(roles::VIEWER, roles::viewer(), Some("view")),
+        cluster_role(roles::IDENTITY_VIEWER, roles::identity_viewer(), None),
     ]
 }
 
-fn operator_objects() -> Vec<Value> {
+fn operator_objects(tenants: bool) -> Vec<Value> {
+    let mut rules = roles::operator();
+    if tenants {
+        rules.extend(roles::operator_for_tenants());
+    }
     let subjects = json!([{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}]);
     let bound = |kind: &str| json!({"apiGroup": RBAC, "kind": kind, "name": MANAGER});
     let here = |name: &str| {
@@ -90,7 +95,7 @@ fn operator_objects() -> Vec<Value> {
     let version = format!("{RBAC}/v1");
     vec![
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": here(ACCOUNT)}),
-        cluster_role(MANAGER, roles::operator(), None),
+        cluster_role(MANAGER, rules, None),
         json!({"apiVersion": version, "kind": "ClusterRoleBinding", "metadata": metadata(MANAGER),
             "roleRef": bound("ClusterRole"), "subjects": subjects}),
         json!({"apiVersion": version, "kind": "Role", "metadata": here(MANAGER),

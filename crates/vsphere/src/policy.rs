@@ -1,6 +1,7 @@
 //! Admission policies in CEL. The API server evaluates them itself, so no webhook has to be
 //! available.
 
+use insula_capi::names::{DELETE_FOR_MOVE, TOPOLOGY_DRY_RUN};
 use serde_json::{Value, json};
 
 use crate::names::GROUP;
@@ -10,10 +11,6 @@ pub const IDENTITIES: &str = "identities-in-use.infrastructure.cluster.x-k8s.io"
 /// Name of the policy that makes machine templates immutable.
 pub(crate) const TEMPLATES: &str = "machine-templates.infrastructure.cluster.x-k8s.io";
 
-/// Annotation of objects that are deleted because they were moved.
-const DELETE_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
-/// Annotation of dry-run requests of Cluster API's topology controller.
-const TOPOLOGY_DRY_RUN: &str = "topology.cluster.x-k8s.io/dry-run";
 /// Annotation that extends a policy of the system to all tenants of an Insula.
 const ADMIT_TENANTS: &str = "multi-tenancy.k8s.io/admit-tenants";
 

@@ -4,9 +4,10 @@
 //! management cluster, and the users who run clusters on it. The last role is bound in a
 //! namespace with a RoleBinding, and does not allow to read identities.
 
+use insula_capi::names::GROUP as CAPI;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
-use crate::names::{CAPI, GROUP};
+use crate::names::GROUP;
 
 /// Role of the owner of the vCenters.
 pub(crate) const PROVIDER: &str = "capv-infrastructure-provider";
@@ -16,6 +17,9 @@ pub(crate) const MANAGER: &str = "capv-management-cluster-operator";
 pub(crate) const WORKLOAD: &str = "capv-workload-cluster-operator";
 /// Role of users who only read.
 pub(crate) const VIEWER: &str = "capv-viewer";
+/// Role of users who read identities, to be bound with a ClusterRoleBinding. It is bound to no
+/// user by default, because identities list their users in all namespaces.
+pub(crate) const IDENTITY_VIEWER: &str = "capv-identity-viewer";
 
 const CORE: &str = "";
 
@@ -34,8 +38,29 @@ const CLUSTERS: &[&str] = &[
     "vspheremachinetemplates",
 ];
 const MACHINES: &[&str] = &["vspherevms"];
-/// The kinds of Cluster API that users write to create a cluster.
-const CAPI_KINDS: &[&str] = &["clusters", "machines", "machinesets", "machinedeployments"];
+/// The kinds of Cluster API that users write to create an ordinary cluster, by group.
+const CAPI_KINDS: &[(&str, &[&str])] = &[
+    (
+        CAPI,
+        &[
+            "clusters",
+            "machines",
+            "machinesets",
+            "machinedeployments",
+            "machinehealthchecks",
+            "machinepools",
+        ],
+    ),
+    (
+        "bootstrap.cluster.x-k8s.io",
+        &["kubeadmconfigs", "kubeadmconfigtemplates"],
+    ),
+    (
+        "controlplane.cluster.x-k8s.io",
+        &["kubeadmcontrolplanes", "kubeadmcontrolplanetemplates"],
+    ),
+    ("addons.cluster.x-k8s.io", &["clusterresourcesets"]),
+];
 
 /// Returns the rights of the owner of the vCenters: identities, zones and clusters.
 pub fn provider() -> Vec<PolicyRule> {
@@ -44,24 +69,45 @@ pub fn provider() -> Vec<PolicyRule> {
     rules
 }
 
-/// Returns the rights of the administrator of the management cluster: identities and clusters.
+/// Returns the rights of the administrator of the management cluster: identities, clusters, and
+/// the labels of namespaces, which decide who may use an identity.
 pub fn manager() -> Vec<PolicyRule> {
-    let mut rules = vec![rule(GROUP, &[IDENTITIES], ALL_VERBS)];
+    let mut rules = vec![
+        rule(GROUP, &[IDENTITIES], ALL_VERBS),
+        rule(
+            CORE,
+            &["namespaces"],
+            &["get", "list", "watch", "update", "patch"],
+        ),
+    ];
     rules.extend(workload());
     rules
+}
+
+/// Returns the rights of users who read identities.
+pub fn identity_viewer() -> Vec<PolicyRule> {
+    vec![rule(GROUP, &[IDENTITIES], READ)]
+}
+
+/// Returns the rights that the operator needs to work in tenants' spaces: it reads the labels of
+/// tenants, which decide who may use an identity of the system.
+pub fn operator_for_tenants() -> Vec<PolicyRule> {
+    vec![rule(CORE, &["tenants"], READ)]
 }
 
 /// Returns the rights of users who run clusters. They do not include cluster-scoped kinds, nor
 /// writing VSphereVMs, which the operator creates from machines.
 pub fn workload() -> Vec<PolicyRule> {
-    vec![
+    let mut rules = vec![
         rule(GROUP, CLUSTERS, ALL_VERBS),
         rule(GROUP, MACHINES, READ),
-        rule(CAPI, CAPI_KINDS, ALL_VERBS),
         rule(CORE, &["secrets"], ALL_VERBS),
         // The labels of a namespace decide which identities may be used in it.
         rule(CORE, &["namespaces"], &["get"]),
-    ]
+    ];
+    let of_cluster_api = CAPI_KINDS.iter();
+    rules.extend(of_cluster_api.map(|(group, kinds)| rule(group, kinds, ALL_VERBS)));
+    rules
 }
 
 /// Returns the rights of users who only read: the custom resources, and no Secrets.
@@ -157,7 +203,9 @@ mod tests {
             manager(),
             workload(),
             viewer(),
+            identity_viewer(),
             operator(),
+            operator_for_tenants(),
             operator_in_own_namespace(),
         ] {
             for right in rights(&rules) {
@@ -184,6 +232,25 @@ mod tests {
             .filter(about_identities)
             .collect();
         assert_eq!(looking.len(), READ.len(), "{looking:?}");
+    }
+
+    #[test]
+    fn cr4_workload_role_makes_an_ordinary_cluster_and_manager_labels_namespaces() {
+        let held = rights(&workload());
+        for kind in [
+            "clusters.cluster.x-k8s.io",
+            "machinedeployments.cluster.x-k8s.io",
+            "machinehealthchecks.cluster.x-k8s.io",
+            "kubeadmcontrolplanes.controlplane.cluster.x-k8s.io",
+            "kubeadmconfigtemplates.bootstrap.cluster.x-k8s.io",
+            "vspheremachinetemplates.infrastructure.cluster.x-k8s.io",
+        ] {
+            assert!(held.contains(&format!("create {kind}")), "{kind}");
+        }
+        let labels = "patch namespaces.".to_owned();
+        assert!(!held.contains(&labels));
+        assert!(rights(&manager()).contains(&labels));
+        assert!(rights(&provider()).contains(&labels));
     }
 
     #[test]

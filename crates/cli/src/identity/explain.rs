@@ -1,9 +1,9 @@
 //! `insula identity explain`.
 
-use insula_vsphere::explain::{self, Kind};
+use insula_operator::provider::explain::{self, Inspect, Verdict, find_kind};
 use kube::Client;
 
-use super::to_failure;
+use super::{PROVIDERS, join, to_failure};
 use crate::failure::Failure;
 use crate::{output, terminal};
 
@@ -19,37 +19,85 @@ pub struct Args {
     namespace: Option<String>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Object {
-    kind: Kind,
+    provider: &'static dyn Inspect,
+    kind: &'static str,
     name: String,
 }
 
-/// Shows the decision; fails if there is no credential.
+/// Shows the decision; fails if there is no credential, or if that is not known.
 pub async fn run(client: &Client, args: Args) -> Result<(), Failure> {
     let namespace = args.namespace.as_deref();
     let namespace = namespace.unwrap_or(client.default_namespace());
-    let Object { kind, name } = &args.object;
-    let found = explain::report(client, *kind, namespace, name).await;
+    let Object {
+        provider,
+        kind,
+        name,
+    } = args.object;
+    let found = explain::report(client, provider, kind, namespace, &name).await;
     let found = found.map_err(|error| to_failure(&error))?;
     output::print(&terminal::sanitize(&found.to_string()))?;
-    match found.is_granted() {
-        true => Ok(()),
-        false => Err(Failure::message(format!(
-            "{} gets no credential",
-            found.object
-        ))),
+    let object = &found.object;
+    match found.verdict() {
+        Verdict::Granted => Ok(()),
+        Verdict::Refused => Err(Failure::message(format!("{object} gets no credential"))),
+        Verdict::Unknown => Err(Failure::message(format!(
+            "whether {object} gets a credential is not known"
+        ))
+        .hint("ask a user who may read identities, or wait for the operator's condition")),
     }
 }
 
 fn object(text: &str) -> Result<Object, String> {
     let read = text.split_once('/').and_then(|(kind, name)| {
-        let (kind, name) = (Kind::parse(kind)?, name.to_owned());
-        (!name.is_empty() && !name.contains('/')).then_some(Object { kind, name })
+        let ((provider, kind), name) = (find_kind(PROVIDERS, kind)?, name.to_owned());
+        let is_name = !name.is_empty() && !name.contains('/');
+        is_name.then_some(Object {
+            provider,
+            kind,
+            name,
+        })
     });
     read.ok_or_else(|| {
-        "expected a kind and a name such as vspherecluster/prod; kinds are vspherecluster, \
-         vspheremachine, vspherevm and vspheredeploymentzone"
-            .to_owned()
+        let kinds = PROVIDERS.iter().flat_map(|provider| provider.kinds());
+        let kinds: Vec<_> = kinds.map(|(kind, _)| kind.to_ascii_lowercase()).collect();
+        format!(
+            "expected a kind and a name such as vspherecluster/prod; kinds are {}",
+            join(&kinds)
+        )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn object_parses_kind_or_plural_and_name() {
+        for (text, kind) in [
+            ("vspherecluster/prod", "VSphereCluster"),
+            ("VSphereVMs/prod", "VSphereVM"),
+        ] {
+            let object = object(text).map_err(|why| format!("{text}: {why}"));
+            let object = object.expect("an object");
+            assert_eq!((object.kind, object.name.as_str()), (kind, "prod"));
+        }
+        for text in [
+            "prod",
+            "pod/prod",
+            "vspherecluster/",
+            "vspherecluster/a/b",
+            "",
+        ] {
+            assert_eq!(
+                object(text).err().as_deref(),
+                Some(
+                    "expected a kind and a name such as vspherecluster/prod; kinds are \
+                     vspherecluster, vspheremachine, vspherevm and vspheredeploymentzone"
+                ),
+                "{text}"
+            );
+        }
+    }
 }

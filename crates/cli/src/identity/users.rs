@@ -1,10 +1,12 @@
 //! `insula identity users`.
 
 use clap::ValueEnum;
-use insula_vsphere::users::{self, User, Users};
+use insula_operator::provider::IdentityKind;
+use insula_operator::provider::explain::Inspect;
+use insula_operator::provider::users::{self, User, Users};
 use kube::Client;
 
-use super::to_failure;
+use super::{PROVIDERS, join, to_failure};
 use crate::failure::Failure;
 use crate::{output, terminal};
 
@@ -13,11 +15,18 @@ use crate::{output, terminal};
 pub struct Args {
     /// Identity: a vsphereclusteridentity
     #[arg(value_name = "KIND/NAME", value_parser = identity)]
-    identity: String,
+    identity: Identity,
 
     /// Output format
     #[arg(short, long, value_enum, default_value = "table")]
     output: Format,
+}
+
+#[derive(Clone)]
+struct Identity {
+    provider: &'static dyn Inspect,
+    kind: &'static IdentityKind,
+    name: String,
 }
 
 /// The output formats.
@@ -35,7 +44,12 @@ enum Format {
 
 /// Shows the users of an identity.
 pub async fn run(client: &Client, args: Args) -> Result<(), Failure> {
-    let found = users::list(client, &args.identity).await;
+    let Identity {
+        provider,
+        kind,
+        name,
+    } = args.identity;
+    let found = users::list(client, provider, kind, &name).await;
     let found = found.map_err(|error| to_failure(&error))?;
     output::print(&match args.output {
         Format::Table => table(&found),
@@ -49,19 +63,40 @@ pub async fn run(client: &Client, args: Args) -> Result<(), Failure> {
     })
 }
 
+/// Formats users as columns; those of tenants have one more.
 fn columns(users: &[User]) -> String {
-    let mut rows = vec![["KIND", "NAMESPACE", "NAME", "AVAILABLE", "REASON"].map(str::to_owned)];
-    rows.extend(users.iter().map(|user| {
-        let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-        [
-            user.kind.to_owned(),
-            text(&user.namespace),
-            user.name.clone(),
-            user.available.to_string(),
-            text(&user.reason),
-        ]
-    }));
-    let rows: Vec<_> = rows.iter().map(<[String; 5]>::as_slice).collect();
+    let has_tenants = users.iter().any(|user| user.tenant.is_some());
+    let mut rows = vec![vec!["KIND", "NAMESPACE", "NAME", "AVAILABLE", "REASON"]];
+    let or_dash = |text: &'_ Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    let texts: Vec<_> = users
+        .iter()
+        .map(|user| {
+            [
+                or_dash(&user.tenant),
+                user.kind.to_owned(),
+                or_dash(&user.namespace),
+                user.name.clone(),
+                user.available.to_string(),
+                or_dash(&user.reason),
+            ]
+        })
+        .collect();
+    rows.extend(
+        texts
+            .iter()
+            .map(|row| row[1..].iter().map(String::as_str).collect()),
+    );
+    if has_tenants {
+        rows[0].insert(0, "TENANT");
+        for (row, texts) in rows[1..].iter_mut().zip(&texts) {
+            row.insert(0, &texts[0]);
+        }
+    }
+    let rows: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| row.iter().map(|&text| text.to_owned()).collect())
+        .collect();
+    let rows: Vec<_> = rows.iter().map(Vec::as_slice).collect();
     output::table(&rows)
 }
 
@@ -77,6 +112,10 @@ fn table(found: &Users) -> String {
         (None, []) => "no namespace may use it\n".to_owned(),
         (None, names) => format!("namespaces that may use it: {}\n", names.join(", ")),
     };
+    if !found.allowed_tenants.is_empty() {
+        let names = found.allowed_tenants.join(", ");
+        text += &format!("tenants that may use it: {names}\n");
+    }
     if !found.refused.is_empty() {
         text += "objects that name it but may not use it:\n";
         text += &columns(&found.refused);
@@ -89,21 +128,37 @@ fn table(found: &Users) -> String {
 
 /// Formats a name such as `vspherecluster.infrastructure.cluster.x-k8s.io/prod`.
 fn named(user: &User) -> String {
-    let kind = user.kind.to_lowercase();
-    let group = insula_vsphere::names::GROUP;
+    let (kind, group) = (user.kind.to_lowercase(), &user.group);
     format!("{kind}.{group}/{}\n", user.name)
 }
 
-fn identity(text: &str) -> Result<String, String> {
-    let read = text.split_once('/').filter(|(kind, name)| {
-        let kind = kind.to_ascii_lowercase();
-        let known = ["vsphereclusteridentity", "vsphereclusteridentities"];
-        known.contains(&kind.as_str()) && !name.is_empty() && !name.contains('/')
+fn identity(text: &str) -> Result<Identity, String> {
+    let all = PROVIDERS
+        .iter()
+        .filter_map(|provider| Some((*provider, provider.identities()?)));
+    let read = text.split_once('/').and_then(|(kind, name)| {
+        let is = |(_, known): &(_, &IdentityKind)| {
+            let plural = (known.resource)().plural;
+            kind.eq_ignore_ascii_case(known.kind) || kind.eq_ignore_ascii_case(&plural)
+        };
+        let (provider, kind) = all.clone().find(is)?;
+        let name = name.to_owned();
+        let is_name = !name.is_empty() && !name.contains('/');
+        is_name.then_some(Identity {
+            provider,
+            kind,
+            name,
+        })
     });
-    let read = read.map(|(_, name)| name.to_owned());
     read.ok_or_else(|| {
-        "expected a kind and a name such as vsphereclusteridentity/shared; it is the only kind"
-            .to_owned()
+        let kinds: Vec<_> = all
+            .clone()
+            .map(|(_, known)| known.kind.to_ascii_lowercase())
+            .collect();
+        format!(
+            "expected a kind and a name such as vsphereclusteridentity/shared; kinds are {}",
+            join(&kinds)
+        )
     })
 }
 
@@ -120,6 +175,7 @@ mod tests {
             users,
             refused,
             allowed_namespaces: owned(allowed),
+            allowed_tenants: Vec::new(),
             trouble: None,
             not_read: owned(not_read),
         }
@@ -129,6 +185,8 @@ mod tests {
     fn users_are_shown_in_columns_with_allowed_namespaces() {
         let user = |kind, namespace: Option<&str>, reason: Option<&str>| User {
             kind,
+            group: "infrastructure.cluster.x-k8s.io".to_owned(),
+            tenant: None,
             namespace: namespace.map(str::to_owned),
             name: "prod".to_owned(),
             available: reason == Some("Available"),
@@ -149,6 +207,19 @@ mod tests {
              KIND             NAMESPACE   NAME   AVAILABLE   REASON\n\
              VSphereCluster   grey        prod   false       NamespaceNotAllowed\n"
         );
+        let lent = User {
+            tenant: Some("acme".to_owned()),
+            ..user("VSphereCluster", Some("red"), Some("Available"))
+        };
+        let mut lent = found(vec![lent], &[], &[]);
+        lent.allowed_tenants = vec!["acme".to_owned(), "bmce".to_owned()];
+        assert_eq!(
+            table(&lent),
+            "TENANT   KIND             NAMESPACE   NAME   AVAILABLE   REASON\n\
+             acme     VSphereCluster   red         prod   true        Available\n\
+             no namespace may use it\n\
+             tenants that may use it: acme, bmce\n"
+        );
         assert_eq!(
             table(&found(vec![], &[], &[])),
             "nothing uses shared\nno namespace may use it\n"
@@ -162,19 +233,25 @@ mod tests {
 
     #[test]
     fn identity_parses_kind_and_name() {
-        let shared = Ok("shared".to_owned());
-        assert_eq!(identity("vsphereclusteridentity/shared"), shared);
-        assert_eq!(identity("VSphereClusterIdentities/shared"), shared);
+        for text in [
+            "vsphereclusteridentity/shared",
+            "VSphereClusterIdentities/shared",
+        ] {
+            let name = identity(text).map(|identity| identity.name);
+            assert_eq!(name, Ok("shared".to_owned()), "{text}");
+        }
         for wrong in [
             "shared",
             "secret/shared",
             "vsphereclusteridentity/",
             "vsphereclusteridentity/a/b",
         ] {
-            assert!(
-                identity(wrong)
-                    .unwrap_err()
-                    .starts_with("expected a kind and a name"),
+            assert_eq!(
+                identity(wrong).err().as_deref(),
+                Some(
+                    "expected a kind and a name such as vsphereclusteridentity/shared; kinds are \
+                     vsphereclusteridentity"
+                ),
                 "{wrong}"
             );
         }

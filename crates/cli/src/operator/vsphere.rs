@@ -13,7 +13,7 @@ use insula_identity::endpoint::AllowedEndpoints;
 use insula_vsphere::crds;
 use insula_vsphere::manifests::{self, CREDENTIALS_FILE, manifests};
 use insula_vsphere::operator::{
-    AGENT, CredentialsFile, Settings, StaticCredentials, default_addresses,
+    AGENT, Settings, StaticCredentials, credentials_file, default_addresses,
 };
 use tokio::sync::watch;
 
@@ -153,7 +153,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 /// Follows the credentials file.
 pub fn follow(file: &Path, bound: &AllowedEndpoints) -> watch::Receiver<Option<StaticCredentials>> {
     let (say, given) = watch::channel(None);
-    let mut file = CredentialsFile::new(file, bound.clone());
+    let mut file = credentials_file(file, bound.clone());
     // Before any decision: no cluster is refused because the file was not read yet.
     file.poll(&say);
     tokio::spawn(file.watch(say, LOOK));

@@ -6,6 +6,7 @@ use crate::allowed::InvalidSelector;
 use crate::claim::Owner;
 use crate::endpoint::{Endpoint, InvalidEndpoint};
 use crate::reason::Reason;
+use crate::shape::InvalidContent;
 
 /// The origin of the refused credential.
 pub(super) enum Origin<'a> {
@@ -57,9 +58,9 @@ impl Origin<'_> {
 
     pub fn does_not_exist(&self, question: &Question, namespace: &str) -> Halt {
         let message = format!("{} does not exist in namespace {namespace}", self.subject());
-        let keys = question.required.join(" and ");
+        let content = question.shape.describe();
         let hint =
-            format!("create it there, with {keys}; Secrets of other namespaces are never used");
+            format!("create it there, with {content}; Secrets of other namespaces are never used");
         refuse(Reason::SecretNotAvailable, message, hint)
     }
 
@@ -111,8 +112,13 @@ impl Origin<'_> {
         refuse(Reason::SecretNotAvailable, message, ASK_OWNER)
     }
 
-    pub fn lacks(&self, keys: &[&str]) -> Halt {
-        let message = format!("{} lacks {}", self.content(), keys.join(" and "));
+    pub fn has_invalid_content(&self, invalid: &InvalidContent) -> Halt {
+        let message = format!("{} {invalid}", self.content());
+        refuse(Reason::InvalidCredentials, message, self.repair())
+    }
+
+    pub fn names_no_endpoint(&self) -> Halt {
+        let message = format!("{} names no server", self.content());
         refuse(Reason::InvalidCredentials, message, self.repair())
     }
 
@@ -161,12 +167,27 @@ impl Origin<'_> {
 
 pub(super) fn no_reference(question: &Question) -> Halt {
     let message = "no credential is referenced".to_owned();
-    let kind = question.identity_kind;
-    let hint = match question.namespace {
-        Some(_) => format!("reference {kind} or a Secret of this namespace"),
-        None => format!("reference {kind}"),
+    let hint = match (question.identity_kind, &question.namespace) {
+        (Some(kind), Some(_)) => format!("reference {kind} or a Secret of this namespace"),
+        (Some(kind), None) => format!("reference {kind}"),
+        (None, _) => "reference a Secret of this namespace".to_owned(),
     };
     refuse(Reason::NoCredentials, message, hint)
+}
+
+/// Refuses the operator's credentials to an object that used a credential of its own before.
+pub(super) fn below_floor(question: &Question) -> Halt {
+    let (message, hint) = match &question.references.namespace {
+        Some(name) => (
+            format!("the Secret {name}, which it used before, does not exist"),
+            "create it again; the operator's own account is not used instead",
+        ),
+        None => (
+            "the credential that it used before is not referenced any more".to_owned(),
+            "reference it again; the operator's own account is not used instead",
+        ),
+    };
+    refuse(Reason::SecretNotAvailable, message, hint)
 }
 
 fn refuse(reason: Reason, message: String, hint: impl Into<String>) -> Halt {

@@ -2,6 +2,7 @@
 
 mod endpoints;
 mod explanation;
+mod lending;
 mod properties;
 mod references;
 mod refusals;
@@ -9,6 +10,8 @@ mod refusals;
 use serde_json::json;
 
 use super::*;
+use crate::claim::Claimant;
+use crate::shape::Texts;
 
 /// The existing objects, of a kind of the test's own: the crate knows no provider.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +19,10 @@ struct World {
     identities: BTreeMap<String, Identity>,
     namespaces: BTreeMap<String, BTreeMap<String, String>>,
     secrets: BTreeMap<(String, String), Secret>,
+    /// Identities and Secrets of the system's space, and tenants.
+    lent: BTreeMap<String, Identity>,
+    lent_secrets: BTreeMap<(String, String), Secret>,
+    tenants: BTreeMap<String, Labels>,
     given: Option<Static>,
 }
 
@@ -26,8 +33,19 @@ impl CredentialReader for World {
         match need {
             Need::Identity(name) => known.identity = Some(self.identities.get(&name).cloned()),
             Need::Namespace(name) => known.namespace = Some(self.namespaces.get(&name).cloned()),
-            Need::Secret { namespace, name } => {
-                known.secret = Some(self.secrets.get(&(namespace, name)).cloned());
+            Need::LentIdentity(name) => known.lent_identity = Some(self.lent.get(&name).cloned()),
+            Need::Tenant(name) => known.tenant = Some(self.tenants.get(&name).cloned()),
+            Need::Secret {
+                lent,
+                namespace,
+                name,
+            } => {
+                let secrets = if lent {
+                    &self.lent_secrets
+                } else {
+                    &self.secrets
+                };
+                known.secret = Some(secrets.get(&(namespace, name)).cloned());
             }
             Need::Operator => known.operator = Some(self.given.clone()),
         }
@@ -57,25 +75,48 @@ impl World {
     }
 }
 
+const ACCOUNT: Texts = Texts {
+    required: &["username", "password"],
+    optional: &["domain"],
+};
+
+/// Returns an endpoint as the object's choice.
+fn at(endpoint: &str) -> Target {
+    Target::Chosen(ChosenEndpoint {
+        endpoint: end(endpoint),
+        of_parent: None,
+        trust: Trust::Verified,
+    })
+}
+
+/// Returns the same for an object with a parent.
+fn at_with_parent(endpoint: &str, of_parent: Option<&str>) -> Target {
+    Target::Chosen(ChosenEndpoint {
+        endpoint: end(endpoint),
+        of_parent: of_parent.map(end),
+        trust: Trust::Verified,
+    })
+}
+
 const KINDS: &[&str] = &["Cloud", "CloudIdentity"];
 
 fn question(references: CredentialReferences) -> Question {
     Question {
         namespace: Some("team-a".to_owned()),
         references,
-        endpoint: end("cloud.example"),
-        chosen: None,
-        required: &["username", "password"],
-        optional: &["domain"],
-        claimant: Claimant {
+        tenant: None,
+        floor: Level::Operator,
+        target: at("cloud.example"),
+        shape: &ACCOUNT,
+        hold: Hold::One(Claimant {
             api_version: "infra.example/v1".to_owned(),
             kind: "Cloud".to_owned(),
             name: "prod".to_owned(),
             uid: "1".to_owned(),
             kinds: KINDS,
             finalizer: "cloud/infra.example",
-        },
-        identity_kind: "CloudIdentity",
+        }),
+        identity_kind: Some("CloudIdentity"),
         endpoint_key: Some("server"),
         default_port: 443,
         default_bound: AllowedEndpoints::Nowhere,
@@ -117,6 +158,7 @@ fn identity(allowed: serde_json::Value) -> Identity {
         ready: true,
         trouble: None,
         allowed: serde_json::from_value(allowed).unwrap(),
+        allowed_tenants: None,
         secret_namespace: "home".to_owned(),
         secret_name: "hidden-name".to_owned(),
         bound: only("cloud.example"),
@@ -140,6 +182,12 @@ fn world() -> World {
             data: secret_of("given").data,
             bound: only("cloud.example"),
         }),
+        lent: BTreeMap::new(),
+        lent_secrets: BTreeMap::from([(at("home", "hidden-name"), secret_of("lent-name"))]),
+        tenants: BTreeMap::from([(
+            "acme".to_owned(),
+            BTreeMap::from([("plan".to_owned(), "gold".to_owned())]),
+        )]),
     }
 }
 
@@ -155,12 +203,12 @@ fn by_identity() -> CredentialReferences {
 }
 
 fn by_secret(name: &str) -> CredentialReferences {
-    own(Reference::Secret(name.to_owned()))
+    own(Reference::secret(name))
 }
 
 fn account(got: &Result<Credential, Refusal>) -> Result<&str, &str> {
     match got {
-        Ok(credential) => Ok(credential.content["username"].reveal()),
+        Ok(credential) => Ok(credential.text("username").unwrap()),
         Err(refusal) => Err(refusal.reason.as_str()),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::Key;
+use super::{Concurrency, Key};
 use crate::credential::Source;
 use crate::endpoint::Endpoint;
 
@@ -13,7 +13,7 @@ use crate::endpoint::Endpoint;
 /// few: neither a slow endpoint nor one owner with many endpoints may occupy all of them.
 #[derive(Debug)]
 pub(super) struct Limits {
-    max_per_endpoint: usize,
+    max: Concurrency,
     pub taken: HashMap<Counter, usize>,
     /// Endpoints at which a request timed out, and until when they are limited for that. A
     /// server that accepts logins and then hangs is noticed only by its users.
@@ -74,10 +74,16 @@ impl Seat {
 }
 
 impl Limits {
-    pub fn new(max_per_endpoint: usize) -> Self {
+    pub fn new(max: Concurrency) -> Self {
         Self {
             // With a limit of zero no requester would ever be woken.
-            max_per_endpoint: max_per_endpoint.max(1),
+            max: Concurrency {
+                per_endpoint: max.per_endpoint.max(1),
+                total: max.total.max(1),
+                per_owner: max.per_owner.max(1),
+                per_owner_and_endpoint: max.per_owner_and_endpoint.max(1),
+                logins: max.logins.max(1),
+            },
             taken: HashMap::new(),
             suspects: HashMap::new(),
         }
@@ -108,7 +114,9 @@ impl Limits {
         let suspect = self.is_suspect(&seat.endpoint, now);
         let mut bounds = self.bounds(seat, suspect).into_iter();
         bounds.all(|(counter, max)| self.count(&counter) < max)
-            && !(suspect && seat.kind == SeatKind::Use && self.suspect_users(now) >= self.half())
+            && !(suspect
+                && seat.kind == SeatKind::Use
+                && self.suspect_users(now) >= self.max.logins)
     }
 
     /// Limits an endpoint to one seat after a timeout.
@@ -127,29 +135,26 @@ impl Limits {
 
     /// Returns the counters of a seat, each with its maximum.
     fn bounds(&self, seat: &Seat, suspect: bool) -> Vec<(Counter, usize)> {
-        let (max, half) = (self.max_per_endpoint, self.half());
-        let endpoint = || seat.endpoint.clone();
-        let mut bounds = vec![(Counter::Endpoint(endpoint()), if suspect { 1 } else { max })];
+        let (max, endpoint) = (&self.max, || seat.endpoint.clone());
+        let at_endpoint = if suspect { 1 } else { max.per_endpoint };
+        let mut bounds = vec![(Counter::Endpoint(endpoint()), at_endpoint)];
         match (seat.kind, &seat.owner) {
             (SeatKind::Check, _) => {}
             // A slow login may be caused by the account and not by the endpoint: the users of
             // open sessions get the other half.
-            (SeatKind::Login, _) => bounds.push((Counter::Logins(endpoint()), half)),
+            (SeatKind::Login, _) => bounds.push((Counter::Logins(endpoint()), max.logins)),
             (SeatKind::Use, owner) => {
-                bounds.push((Counter::Users(endpoint()), max));
-                bounds.push((Counter::AllUsers, max * 3));
+                bounds.push((Counter::Users(endpoint()), max.per_endpoint));
+                bounds.push((Counter::AllUsers, max.total));
                 if let Some(owner) = owner {
-                    bounds.push((Counter::Owner(owner.clone()), half * 2));
+                    bounds.push((Counter::Owner(owner.clone()), max.per_owner));
                     // Seats are left for the owner's other endpoints.
-                    bounds.push((Counter::OwnerAt(owner.clone(), endpoint()), half));
+                    let at_endpoint = Counter::OwnerAt(owner.clone(), endpoint());
+                    bounds.push((at_endpoint, max.per_owner_and_endpoint));
                 }
             }
         }
         bounds
-    }
-
-    fn half(&self) -> usize {
-        (self.max_per_endpoint / 2).max(1)
     }
 
     fn count(&self, counter: &Counter) -> usize {

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::state::{Action, PoolState};
 use super::waiting::Event;
-use super::{Key, LoginError, Settings, Unavailable};
-use crate::credential::{Credential, Fingerprint, Hidden, Source};
+use super::{Concurrency, Key, LoginError, Settings, Unavailable};
+use crate::credential::{Credential, Fingerprint, Hidden};
 use crate::endpoint::{Endpoint, Trust};
 use crate::reason::Reason;
 
@@ -21,32 +21,22 @@ pub(super) fn settings() -> Settings {
         lifetime: Duration::from_secs(600),
         refused_backoff: Duration::from_secs(180),
         unreachable_backoff: (Duration::from_secs(1), Duration::from_secs(30)),
-        max_per_endpoint: 3,
+        concurrency: Concurrency::of_many_endpoints(3),
     }
 }
 
 pub(super) fn credential(password: &str) -> Credential {
     let content = BTreeMap::from([("password".to_owned(), Hidden::new(password))]);
-    let fingerprint = Fingerprint::of(&content);
-    let source = Source::Operator;
-    Credential {
-        source,
-        content,
-        fingerprint,
-        trust: None,
-    }
+    Credential::of_operator(content, Endpoint::parse("vc", 443).unwrap())
 }
 
 pub(super) fn key(host: &str, trust: Trust, password: &str) -> (Key, Credential) {
-    let credential = credential(password);
-    let key = Key {
-        space: None,
-        source: Source::Operator,
+    let credential = Credential {
         endpoint: Endpoint::parse(host, 443).unwrap(),
         trust,
-        fingerprint: credential.fingerprint.clone(),
+        ..credential(password)
     };
-    (key, credential)
+    (Key::of(None, &credential), credential)
 }
 
 pub(super) fn error(reason: Reason) -> LoginError {
@@ -146,7 +136,7 @@ impl World {
     fn new(max_per_endpoint: usize, check_after: u64) -> Self {
         Self {
             state: PoolState::new(Settings {
-                max_per_endpoint,
+                concurrency: Concurrency::of_many_endpoints(max_per_endpoint),
                 check_after: Duration::from_secs(check_after),
                 ..settings()
             }),

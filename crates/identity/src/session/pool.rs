@@ -173,8 +173,7 @@ impl<C: Connector> Sessions<C> {
                 attempt,
                 credential,
             } => {
-                let (endpoint, trust) = (&attempt.key.endpoint, &attempt.key.trust);
-                let login = self.connector.log_in(endpoint, trust, &credential);
+                let login = self.connector.log_in(&attempt.key, &credential);
                 let opened = self.with_timeout(login).await;
                 self.update(|state, now| state.logged_in(&attempt, opened, now));
             }

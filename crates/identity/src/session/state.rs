@@ -43,7 +43,7 @@ pub(super) struct PoolState<S> {
 pub(super) enum Action<S> {
     LogIn {
         attempt: Attempt,
-        credential: Credential,
+        credential: Box<Credential>,
     },
     Check {
         attempt: Attempt,
@@ -78,7 +78,7 @@ impl<S> PoolState<S> {
             requesters: HashMap::new(),
             breakers: HashMap::new(),
             backoffs: Backoffs::new(settings),
-            limits: Limits::new(settings.max_per_endpoint),
+            limits: Limits::new(settings.concurrency),
             waiting: WaitQueues::default(),
             actions: Vec::new(),
             counts: Counts::default(),

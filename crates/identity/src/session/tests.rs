@@ -63,19 +63,14 @@ impl Drop for Trying<'_> {
 impl Connector for Fake {
     type Session = u64;
 
-    async fn log_in(
-        &self,
-        endpoint: &Endpoint,
-        _: &Trust,
-        credential: &Credential,
-    ) -> Result<u64, LoginError> {
+    async fn log_in(&self, key: &Key, credential: &Credential) -> Result<u64, LoginError> {
         let side = &self.0;
-        let host = endpoint.host().to_owned();
+        let host = key.endpoint.host().to_owned();
         *side.logins.lock().unwrap().entry(host.clone()).or_default() += 1;
         let trying = side.trying.fetch_add(1, Ordering::SeqCst) + 1;
         side.most_trying.fetch_max(trying, Ordering::SeqCst);
         let _trying = Trying(&side.trying);
-        let password = credential.content["password"].reveal();
+        let password = credential.text("password").unwrap();
         match host.as_str() {
             "hangs" | "hangs2" => std::future::pending().await,
             "panics" => panic!("the connector panics"),
@@ -215,5 +210,6 @@ fn secret(namespace: &str, at: usize) -> Source {
         namespace: namespace.to_owned(),
         name: format!("s{at}"),
         uid: format!("{at}"),
+        part: None,
     }
 }

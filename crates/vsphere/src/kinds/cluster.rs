@@ -71,7 +71,10 @@ pub struct VSphereClusterStatus {
     )]
     pub v_center_version: Option<String>,
     /// Its conditions.
-    #[serde(default, deserialize_with = "super::valid_conditions")]
+    #[serde(
+        default,
+        deserialize_with = "insula_operator::condition::valid_conditions"
+    )]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

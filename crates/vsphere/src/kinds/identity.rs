@@ -1,7 +1,7 @@
 //! `VSphereClusterIdentity`: a vCenter account that selected namespaces may use.
 
-use insula_identity::allowed::AllowedNamespaces;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use insula_identity::allowed::Allowed;
+use insula_operator::provider::IdentityStatus;
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
     version = "v1beta2",
     kind = "VSphereClusterIdentity",
     plural = "vsphereclusteridentities",
-    status = "VSphereClusterIdentityStatus",
+    status = "IdentityStatus",
     schema = "disabled",
     derive = "PartialEq",
     derive = "Default"
@@ -23,7 +23,11 @@ pub struct VSphereClusterIdentitySpec {
     pub secret_name: String,
     /// Which namespaces may use it: none if missing, all if empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub allowed_namespaces: Option<AllowedNamespaces>,
+    pub allowed_namespaces: Option<Allowed>,
+    /// Which tenants may use it, if it is in the system's space of an Insula: none if missing, all
+    /// if empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_tenants: Option<Allowed>,
     /// Which servers it may be sent to; if missing, those of the operator's settings or of the
     /// Secret's key `server`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -42,25 +46,6 @@ pub struct AllowedServer {
     /// Trust any certificate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub insecure_skip_verify: bool,
-}
-
-/// The status of an identity.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct VSphereClusterIdentityStatus {
-    /// Whether it can be used.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ready: Option<bool>,
-    /// How many clusters and zones use it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub users: Option<i64>,
-    /// Some of them, by kind, namespace and name.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub used_by: Vec<String>,
-    /// Its conditions.
-    #[serde(default, deserialize_with = "super::valid_conditions")]
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<Condition>,
 }
 
 /// A reference to the credentials of a cluster.

@@ -64,7 +64,10 @@ pub struct VSphereMachineStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub network: Vec<NetworkStatus>,
     /// Its conditions.
-    #[serde(default, deserialize_with = "super::valid_conditions")]
+    #[serde(
+        default,
+        deserialize_with = "insula_operator::condition::valid_conditions"
+    )]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

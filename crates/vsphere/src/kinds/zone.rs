@@ -55,7 +55,10 @@ pub struct VSphereDeploymentZoneStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
     /// Its conditions.
-    #[serde(default, deserialize_with = "super::valid_conditions")]
+    #[serde(
+        default,
+        deserialize_with = "insula_operator::condition::valid_conditions"
+    )]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

@@ -5,63 +5,42 @@ mod conclude;
 mod domains;
 mod remove;
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use insula_identity::credential::Source;
+use insula_capi::names::MANAGED_BY;
+use insula_capi::{Cluster, owner, paused};
+use insula_identity::credential::Credential;
 use insula_identity::decide::Refusal;
 use insula_identity::session::Unavailable;
+use insula_operator::commit;
+use insula_operator::condition::find;
 use insula_operator::event::NewEvent;
+use insula_operator::provider::take_hold;
 use insula_operator::retry::{Class, Outcome};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
-use kube::{Api, Client, Resource, ResourceExt};
+use kube::{Api, ResourceExt};
 use tracing::{debug, info};
 
 use self::conclude::{Domains, Observed, VCenter, conclude};
-use super::claim::claim;
-use super::condition::{VCENTER, find};
-use super::context::{Context, Dependency};
-use super::key::Key;
-use super::read::{get_named, list_each, parse};
-use super::resolve::{self, Access, cluster_claimant};
-use super::{commit, event, paused};
-use crate::capi;
+use super::condition::VCENTER;
+use super::credentials::{self, ACCOUNT, IDENTITY, Scope, cluster_hold};
+use super::provider::Reconciliation;
 use crate::kinds::{VSphereCluster, VSphereDeploymentZone};
-use crate::names::{CAPI, CLUSTER_FINALIZER, MANAGED_BY, is_valid_name};
+use crate::names::CLUSTER_FINALIZER;
 use crate::vcenter;
 
 /// Reconciles a cluster.
-pub(super) async fn reconcile(
-    context: &Context,
-    key: &Key,
-    failures: u32,
-) -> Result<Outcome, kube::Error> {
-    let client = context.client(key.space.as_deref());
-    let clusters = Api::namespaced(client.clone(), key.namespace_or_empty());
-    let found: Option<VSphereCluster> = clusters.get_opt(&key.name).await?;
-    let Some(cluster) = found else {
-        context.forget(key);
+pub(super) async fn reconcile(of: &Reconciliation<'_>) -> Result<Outcome, kube::Error> {
+    let clusters = of.api::<VSphereCluster>();
+    let Some(cluster) = clusters.get_opt(&of.key.name).await? else {
         return Ok(Outcome::Gone);
     };
     if is_externally_managed(&cluster) {
-        context.forget(key);
-        return Ok(Outcome::Settled(context.resync_after(key)));
+        of.release_session();
+        return Ok(Outcome::Settled(of.resync_after()));
     }
-    let mut reconciliation = Reconciliation {
-        context,
-        key,
-        client,
-        clusters,
-        depends: BTreeSet::new(),
-        failures,
-    };
-    let outcome = reconciliation.run(cluster).await?;
-    match outcome {
-        Outcome::Gone => context.forget(key),
-        _ => context.set_dependencies(key, reconciliation.depends),
-    }
-    Ok(outcome)
+    ClusterReconciler { of, clusters }.run(cluster).await
 }
 
 /// The longest wait for a change that is watched.
@@ -70,19 +49,21 @@ const MAX_WAIT: Duration = Duration::from_secs(30);
 const MAX_UNREPORTED_FAILURES: u32 = 2;
 
 /// The reconciliation of one cluster.
-pub(super) struct Reconciliation<'a> {
-    context: &'a Context,
-    key: &'a Key,
-    client: Client,
+struct ClusterReconciler<'a> {
+    of: &'a Reconciliation<'a>,
     clusters: Api<VSphereCluster>,
-    depends: BTreeSet<Dependency>,
-    failures: u32,
 }
 
-impl Reconciliation<'_> {
-    async fn run(&mut self, cluster: VSphereCluster) -> Result<Outcome, kube::Error> {
-        self.depend_on_identity(&cluster);
-        let owner = self.owner(&cluster).await?;
+impl ClusterReconciler<'_> {
+    async fn run(&self, cluster: VSphereCluster) -> Result<Outcome, kube::Error> {
+        let reference = cluster.spec.identity_ref.as_ref();
+        if let Some(identity) = reference.filter(|reference| reference.kind == IDENTITY) {
+            self.of.depend_on_identity(&identity.name);
+        }
+        let owner = match owner::cluster(&cluster) {
+            Some(name) => self.of.read::<Cluster>(name).await?,
+            None => None,
+        };
         if let Some(why) = paused::paused(owner.as_ref(), &cluster, "VSphereCluster") {
             return self.pause(&cluster, &why).await;
         }
@@ -100,70 +81,28 @@ impl Reconciliation<'_> {
         Ok(outcome)
     }
 
-    /// A cluster that references an identity counts as its user, whether it may use it or not.
-    fn depend_on_identity(&mut self, cluster: &VSphereCluster) {
-        let reference = cluster.spec.identity_ref.as_ref();
-        let identity = reference.filter(|reference| {
-            reference.kind == "VSphereClusterIdentity" && is_valid_name(&reference.name)
-        });
-        if let Some(identity) = identity {
-            let on = Dependency::Identity {
-                space: self.key.space.clone(),
-                name: identity.name.clone(),
-            };
-            self.context.depend_on(self.key, &mut self.depends, on);
-        }
-    }
-
-    /// Returns the Cluster that owns it.
-    async fn owner(
-        &mut self,
-        cluster: &VSphereCluster,
-    ) -> Result<Option<capi::Cluster>, kube::Error> {
-        let Some(name) = owner_of(cluster) else {
-            return Ok(None);
-        };
-        let on = Dependency::Owner {
-            space: self.key.space.clone(),
-            namespace: self.key.namespace_or_empty().to_owned(),
-            name: name.to_owned(),
-        };
-        self.context.depend_on(self.key, &mut self.depends, on);
-        let owners: Api<capi::Cluster> =
-            Api::namespaced(self.client.clone(), self.key.namespace_or_empty());
-        get_named(&owners, name).await
-    }
-
     async fn pause(&self, cluster: &VSphereCluster, why: &str) -> Result<Outcome, kube::Error> {
-        self.context.sessions.release(&self.key.text());
+        self.of.release_session();
         let mut after = cluster.clone();
         let status = after.status.get_or_insert_default();
-        let generation = cluster.metadata.generation;
-        paused::set_condition(
-            &mut status.conditions,
-            Some(why),
-            generation,
-            Timestamp::now(),
-        );
+        let (generation, now) = (cluster.metadata.generation, Timestamp::now());
+        paused::set_condition(&mut status.conditions, Some(why), generation, now);
         commit::status(&self.clusters, cluster, &after).await?;
-        Ok(Outcome::Settled(self.context.resync_after(self.key)))
+        Ok(Outcome::Settled(self.of.resync_after()))
     }
 
     /// Returns whether its vCenter can be used with its credential, and when to check again.
-    async fn connect(
-        &mut self,
-        cluster: &VSphereCluster,
-    ) -> Result<(VCenter, Outcome), kube::Error> {
-        let waits = Outcome::Waits(self.context.resync_after(self.key));
+    async fn connect(&self, cluster: &VSphereCluster) -> Result<(VCenter, Outcome), kube::Error> {
         match self.identify(cluster).await {
-            Ok(Ok(access)) => Ok(self.probe(access).await),
+            Ok(Ok(credential)) => Ok(self.probe(&credential).await),
             Ok(Err(refusal)) => {
-                self.context.sessions.release(&self.key.text());
+                self.of.release_session();
+                let waits = Outcome::Waits(self.of.resync_after());
                 Ok((VCenter::Refused(refusal), waits))
             }
-            Err(error) if self.failures < MAX_UNREPORTED_FAILURES => Err(error),
+            Err(error) if self.of.failures < MAX_UNREPORTED_FAILURES => Err(error),
             Err(error) => {
-                debug!(key = %self.key, %error, "credential resolution failed");
+                debug!(key = %self.of.key, %error, "credential resolution failed");
                 let outcome = Outcome::Failed(Class::of(&error));
                 Ok((VCenter::Unknown(error.to_string()), outcome))
             }
@@ -171,49 +110,47 @@ impl Reconciliation<'_> {
     }
 
     async fn identify(
-        &mut self,
+        &self,
         cluster: &VSphereCluster,
-    ) -> Result<Result<Access, Refusal>, kube::Error> {
+    ) -> Result<Result<Credential, Refusal>, kube::Error> {
+        let namespace = self.of.key.namespace_or_empty();
         let reference = cluster.spec.identity_ref.as_ref();
         if let Some(secret) = reference.filter(|reference| reference.kind == "Secret") {
-            let on = Dependency::Secret {
-                space: self.key.space.clone(),
-                namespace: self.key.namespace_or_empty().to_owned(),
-                name: secret.name.clone(),
-            };
-            self.context.depend_on(self.key, &mut self.depends, on);
-            // The decision reports whether the Secret exists and may be claimed.
-            claim(&self.secrets(), &cluster_claimant(cluster), &secret.name).await?;
+            self.of
+                .depend_on_object::<Secret>(Some(namespace), &secret.name);
+            let (secrets, hold) = (self.of.secrets(namespace), cluster_hold(cluster));
+            // The decision reports whether the Secret exists and may be held.
+            take_hold(&secrets, &hold, &ACCOUNT, &secret.name).await?;
         }
-        resolve::for_cluster(self.context, self.key, cluster, &mut self.depends).await
+        match credentials::cluster_question(Scope::of(self.of), namespace, cluster) {
+            Ok(question) => self.of.resolve(&question).await,
+            Err(refusal) => Ok(Err(refusal)),
+        }
     }
 
     /// Checks whether the vCenter answers. Clusters with the same session share the check.
-    async fn probe(&self, access: Access) -> (VCenter, Outcome) {
-        let context = self.context;
-        let source = access.credential.source.clone();
-        let (asker, key) = (self.key.text(), access.session);
-        let session = match context
-            .sessions
-            .get(&asker, key.clone(), &access.credential)
-        {
+    async fn probe(&self, credential: &Credential) -> (VCenter, Outcome) {
+        let source = credential.source.clone();
+        let liveness = &self.of.context.provider.liveness;
+        let key = self.of.session_key(credential);
+        let session = match self.of.session(credential) {
             Ok(session) => session,
             Err(Unavailable::Wait) => return (VCenter::Checking, Outcome::Waits(MAX_WAIT)),
             Err(Unavailable::Failed { error, retry_after }) => {
-                let refusal = resolve::login_refusal(&source, error);
+                let refusal = credentials::login_refusal(&source, error);
                 return (VCenter::Refused(refusal), Outcome::Waits(retry_after));
             }
         };
-        if context.liveness.is_check_due(&key, Instant::now()) {
+        if liveness.is_check_due(&key, Instant::now()) {
             match session.is_current().await {
                 Ok(true) => {}
                 Ok(false) | Err(vcenter::Error::NotAuthenticated) => {
-                    context.liveness.forget(&key);
+                    liveness.forget(&key);
                     session.mark_dead();
                     return (VCenter::Checking, Outcome::Progressed);
                 }
                 Err(error) => {
-                    context.liveness.forget(&key);
+                    liveness.forget(&key);
                     session.mark_unresponsive();
                     let refusal = Refusal {
                         reason: error.reason(),
@@ -226,19 +163,16 @@ impl Reconciliation<'_> {
             }
         }
         let version = session.about().version.clone();
-        let outcome = Outcome::Settled(context.resync_after(self.key));
+        let outcome = Outcome::Settled(self.of.resync_after());
         (VCenter::Available { version, source }, outcome)
     }
 
     /// Returns the zones that its machines can be placed in.
-    async fn domains(&mut self, cluster: &VSphereCluster) -> Result<Domains, kube::Error> {
+    async fn domains(&self, cluster: &VSphereCluster) -> Result<Domains, kube::Error> {
         let Some(selector) = &cluster.spec.failure_domain_selector else {
             return Ok(Domains::default());
         };
-        let space = self.key.space.clone();
-        let on = Dependency::Zones { space };
-        self.context.depend_on(self.key, &mut self.depends, on);
-        let zones = list_each::<VSphereDeploymentZone, _>(&self.client, parse).await?;
+        let zones = self.of.read_all::<VSphereDeploymentZone>().await?;
         Ok(domains::of(&cluster.spec.server, selector, &zones))
     }
 
@@ -259,18 +193,14 @@ impl Reconciliation<'_> {
         }) {
             return Ok(());
         }
-        info!(key = %self.key, reason = why, "vCenter condition changed");
+        info!(key = %self.of.key, reason = why, "vCenter condition changed");
         let note = NewEvent {
             warning: !is,
             reason: why,
             note: message.to_owned(),
         };
-        event::record(self.context, self.key, &after, note).await;
+        self.of.record_event(&after, note).await;
         Ok(())
-    }
-
-    fn secrets(&self) -> Api<Secret> {
-        Api::namespaced(self.client.clone(), self.key.namespace_or_empty())
     }
 }
 
@@ -282,16 +212,6 @@ fn is_externally_managed(cluster: &VSphereCluster) -> bool {
     cluster.annotations().contains_key(MANAGED_BY) && !needs_cleanup
 }
 
-/// Returns the name of the Cluster that owns an object.
-pub(super) fn owner_of(object: &impl Resource) -> Option<&str> {
-    let owners = object.meta().owner_references.as_ref()?;
-    let owner = owners.iter().find(|owner| {
-        let group = owner.api_version.split('/').next().unwrap_or_default();
-        owner.kind == "Cluster" && group == CAPI
-    });
-    owner.map(|owner| owner.name.as_str())
-}
-
 /// Returns the status, reason and message of the vCenter condition.
 fn vcenter_condition(cluster: &VSphereCluster) -> Option<(bool, &str, &str)> {
     let status = cluster.status.as_ref()?;
@@ -301,15 +221,4 @@ fn vcenter_condition(cluster: &VSphereCluster) -> Option<(bool, &str, &str)> {
         &condition.reason,
         &condition.message,
     ))
-}
-
-/// Describes the source of a credential in conditions.
-fn describe_source(source: &Source) -> String {
-    match source {
-        Source::Secret { name, .. } => format!("with the credentials of Secret {name}"),
-        Source::Identity { name, .. } => {
-            format!("with the credentials of VSphereClusterIdentity {name}")
-        }
-        Source::Operator => "with the credentials of the operator".to_owned(),
-    }
 }

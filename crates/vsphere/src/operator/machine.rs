@@ -4,99 +4,73 @@ mod conclude;
 mod desired;
 mod name;
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
+use insula_capi::names::CLUSTER_LABEL;
+use insula_capi::owning_cluster::{self, OwningCluster};
+use insula_capi::{Machine, owner, paused};
+use insula_operator::commit::{self, StatusChange};
+use insula_operator::condition::find;
 use insula_operator::retry::Outcome;
 use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::{Api, ResourceExt};
 use serde_json::json;
 use tracing::info;
 
 use self::conclude::StatusWriter;
 use self::desired::{Inputs, Zone, changes, is_owned};
-use super::commit;
 use super::condition::reason;
-use super::context::{Context, Dependency};
-use super::key::Key;
-use super::owning_cluster::{self, OwningCluster};
-use super::paused::paused;
-use super::read::get_named;
-use super::resolve::endpoint;
+use super::credentials::endpoint;
+use super::provider::Reconciliation;
 use super::vm::bios_uuid;
-use crate::capi::Machine;
 use crate::kinds::{
     VSphereCluster, VSphereDeploymentZone, VSphereFailureDomain, VSphereMachine, VSphereVM,
 };
-use crate::names::{CAPI, CLUSTER_LABEL, MACHINE_FINALIZER};
+use crate::names::MACHINE_FINALIZER;
 
 /// The longest wait for a change that is watched.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Reconciles a machine.
-pub(super) async fn reconcile(
-    context: &Context,
-    key: &Key,
-    _failures: u32,
-) -> Result<Outcome, kube::Error> {
-    let mut depends = BTreeSet::new();
-    let outcome = run(context, key, &mut depends).await;
-    match &outcome {
-        Ok(Outcome::Gone) => context.forget(key),
-        _ => context.set_dependencies(key, depends),
-    }
-    outcome
-}
-
-async fn run(
-    context: &Context,
-    key: &Key,
-    depends: &mut BTreeSet<Dependency>,
-) -> Result<Outcome, kube::Error> {
-    let client = context.client(key.space.as_deref());
-    let machines: Api<VSphereMachine> = Api::namespaced(client, key.namespace_or_empty());
-    let Some(machine) = machines.get_opt(&key.name).await? else {
+pub(super) async fn reconcile(of: &Reconciliation<'_>) -> Result<Outcome, kube::Error> {
+    let machines = of.api::<VSphereMachine>();
+    let Some(machine) = machines.get_opt(&of.key.name).await? else {
         return Ok(Outcome::Gone);
     };
-    let mut reconciliation = Reconciliation {
-        context,
-        key,
-        machines,
-        stored: machine.clone(),
-        machine,
-        depends,
+    let owner = match owner::machine(&machine) {
+        Some(name) => of.read::<Machine>(name).await?,
+        None => None,
     };
-    let owner = reconciliation.owner().await?;
-    let named = reconciliation.cluster_name(owner.as_ref());
-    let family = owning_cluster::of(context, key, named.as_deref(), reconciliation.depends).await?;
-    if let Some(why) = paused(
-        family.cluster.as_ref(),
-        &reconciliation.machine,
-        "VSphereMachine",
-    ) {
-        reconciliation.status_writer().paused(Some(&why));
-        reconciliation.commit().await?;
-        return Ok(Outcome::Settled(context.resync_after(key)));
+    let named = cluster_name(&machine, owner.as_ref());
+    let family = owning_cluster::read(of, named.as_deref()).await?;
+    let why = paused::paused(family.cluster.as_ref(), &machine, "VSphereMachine");
+    let mut reconciler = MachineReconciler {
+        of,
+        machine: StatusChange::new(machines, machine),
+    };
+    reconciler.status_writer().paused(why.as_deref());
+    if why.is_some() {
+        reconciler.machine.commit().await?;
+        return Ok(Outcome::Settled(of.resync_after()));
     }
-    reconciliation.status_writer().paused(None);
-    match reconciliation.machine.metadata.deletion_timestamp {
-        Some(_) => reconciliation.remove(named.as_deref()).await,
-        None => reconciliation.provision(owner, family).await,
+    match reconciler.machine.stored.metadata.deletion_timestamp {
+        Some(_) => reconciler.remove(named.as_deref()).await,
+        None => reconciler.provision(owner, family).await,
     }
+}
+
+/// Returns the cluster name of its Machine, or that of its own label.
+fn cluster_name(machine: &VSphereMachine, owner: Option<&Machine>) -> Option<String> {
+    let named = owner.map(|owner| owner.spec.cluster_name.clone());
+    let labelled = || machine.labels().get(CLUSTER_LABEL).cloned();
+    named.filter(|name| !name.is_empty()).or_else(labelled)
 }
 
 /// The reconciliation of one machine.
-struct Reconciliation<'a> {
-    context: &'a Context,
-    key: &'a Key,
-    machines: Api<VSphereMachine>,
-    /// The machine as it is stored.
-    stored: VSphereMachine,
-    /// The machine with its new status.
-    machine: VSphereMachine,
-    depends: &'a mut BTreeSet<Dependency>,
+struct MachineReconciler<'a> {
+    of: &'a Reconciliation<'a>,
+    machine: StatusChange<VSphereMachine>,
 }
 
 /// Why a machine cannot be provisioned.
@@ -105,49 +79,26 @@ struct Problem {
     message: String,
 }
 
-impl Reconciliation<'_> {
-    /// Returns the Machine that owns it.
-    async fn owner(&mut self) -> Result<Option<Machine>, kube::Error> {
-        let owners = self.machine.owner_references().iter();
-        let owner = owners.into_iter().find(|owner| {
-            let group = owner.api_version.split('/').next();
-            owner.kind == "Machine" && group == Some(CAPI)
-        });
-        let Some(name) = owner.map(|owner| owner.name.clone()) else {
-            return Ok(None);
-        };
-        self.depend_on(|space, namespace| Dependency::Machine {
-            space,
-            namespace,
-            name: name.clone(),
-        });
-        get_named(&self.api::<Machine>(), &name).await
-    }
-
-    /// Returns the cluster name of its Machine, or that of its own label.
-    fn cluster_name(&self, owner: Option<&Machine>) -> Option<String> {
-        let named = owner.map(|owner| owner.spec.cluster_name.clone());
-        let labelled = || self.machine.labels().get(CLUSTER_LABEL).cloned();
-        named.filter(|name| !name.is_empty()).or_else(labelled)
-    }
-
+impl MachineReconciler<'_> {
     /// Creates its VSphereVM, or copies the state of the existing one.
     async fn provision(
         &mut self,
         owner: Option<Machine>,
-        family: OwningCluster,
+        family: OwningCluster<VSphereCluster>,
     ) -> Result<Outcome, kube::Error> {
-        self.add_finalizer().await?;
+        self.machine.add_finalizer(MACHINE_FINALIZER).await?;
         let Some(owner) = owner else {
             let message = "no Machine owns it yet";
             return self.wait("MachineNotFound", message).await;
         };
         let (cluster, infrastructure) = match (family.cluster, family.infrastructure) {
             (Some(cluster), Ok(infrastructure)) => (cluster, infrastructure),
-            (_, Err(no_cluster)) => return self.wait(no_cluster.reason, &no_cluster.message).await,
+            (_, Err(no_cluster)) => {
+                return self.wait(&no_cluster.reason, &no_cluster.message).await;
+            }
             (None, Ok(_)) => return self.wait("ClusterNotFound", "there is no Cluster").await,
         };
-        let machine = self.machine.clone();
+        let machine = self.machine.object.clone();
         let inputs = Inputs {
             machine: &machine,
             owner: &owner,
@@ -185,17 +136,15 @@ impl Reconciliation<'_> {
 
     /// Returns whether it has been provisioned: its virtual machine must not be replaced.
     fn has_provider_id(&self) -> bool {
-        let id = self.machine.spec.provider_id.as_deref();
+        let id = self.machine.stored.spec.provider_id.as_deref();
         id.is_some_and(|id| !id.is_empty())
     }
 
     async fn create(&mut self, vm: VSphereVM, zone: Option<&str>) -> Result<Outcome, kube::Error> {
         let name = vm.name_any();
-        let made = self
-            .api::<VSphereVM>()
-            .create(&PostParams::default(), &vm)
-            .await?;
-        info!(machine = %self.key, vm = name, "VSphereVM created");
+        let vms = self.of.api::<VSphereVM>();
+        let made = vms.create(&PostParams::default(), &vm).await?;
+        info!(machine = %self.of.key, vm = name, "VSphereVM created");
         self.mirror_vm(made, zone).await
     }
 
@@ -205,24 +154,24 @@ impl Reconciliation<'_> {
         vm: VSphereVM,
         zone: Option<&str>,
     ) -> Result<Outcome, kube::Error> {
-        if let Some(changes) = changes(&self.machine, &vm, zone) {
+        if let Some(changes) = changes(&self.machine.object, &vm, zone) {
             let patch = Patch::Merge(json!({
                 "metadata": {"resourceVersion": vm.resource_version()},
                 "spec": changes,
             }));
-            let vms = self.api::<VSphereVM>();
+            let vms = self.of.api::<VSphereVM>();
             vms.patch(&vm.name_any(), &PatchParams::default(), &patch)
                 .await?;
         }
         self.record_provider_id(&vm).await?;
         self.status_writer().mirror(&vm);
-        self.commit().await?;
+        self.machine.commit().await?;
         let is_ready = vm
             .status
             .as_ref()
             .is_some_and(|status| status.ready == Some(true));
         Ok(match is_ready {
-            true => Outcome::Settled(self.context.resync_after(self.key)),
+            true => Outcome::Settled(self.of.resync_after()),
             false => Outcome::Waits(MAX_WAIT),
         })
     }
@@ -233,28 +182,28 @@ impl Reconciliation<'_> {
             return Ok(());
         };
         let patch = json!({
-            "metadata": {"resourceVersion": self.stored.resource_version()},
+            "metadata": {"resourceVersion": self.machine.stored.resource_version()},
             "spec": {"providerID": format!("vsphere://{uuid}")},
         });
         let patch = Patch::Merge(patch);
-        let patched = self
-            .machines
-            .patch(&self.key.name, &PatchParams::default(), &patch)
+        let (name, machines) = (&self.of.key.name, &self.machine.api);
+        let patched = machines
+            .patch(name, &PatchParams::default(), &patch)
             .await?;
-        self.adopt(patched);
+        self.machine.adopt(patched);
         Ok(())
     }
 
     /// Deletes its VSphereVM, and removes the finalizer when that is gone.
     async fn remove(&mut self, cluster: Option<&str>) -> Result<Outcome, kube::Error> {
-        if !commit::has_finalizer(&self.machine, MACHINE_FINALIZER) {
-            return Ok(Outcome::Waits(self.context.resync_after(self.key)));
+        if !commit::has_finalizer(&self.machine.stored, MACHINE_FINALIZER) {
+            return Ok(Outcome::Waits(self.of.resync_after()));
         }
         let vm = match self.find(None, cluster).await? {
             VmSearch::Owned(vm) => vm,
             _ => {
-                commit::remove_finalizer(&self.machines, &self.stored, MACHINE_FINALIZER).await?;
-                info!(machine = %self.key, "machine deleted");
+                self.machine.remove_finalizer(MACHINE_FINALIZER).await?;
+                info!(machine = %self.of.key, "machine deleted");
                 return Ok(Outcome::Gone);
             }
         };
@@ -266,17 +215,14 @@ impl Reconciliation<'_> {
                 }),
                 ..DeleteParams::default()
             };
-            match self
-                .api::<VSphereVM>()
-                .delete(&vm.name_any(), &parameters)
-                .await
-            {
+            let vms = self.of.api::<VSphereVM>();
+            match vms.delete(&vm.name_any(), &parameters).await {
                 Err(kube::Error::Api(status)) if status.is_not_found() => {}
                 done => drop(done?),
             }
         }
         let message = vm.status.as_ref().and_then(|status| {
-            let condition = super::condition::find(&status.conditions, super::vm::PROVISIONED)?;
+            let condition = find(&status.conditions, super::vm::PROVISIONED)?;
             (condition.reason == "Deleting").then(|| condition.message.clone())
         });
         let message = message.unwrap_or_else(|| "its virtual machine is being deleted".to_owned());
@@ -286,25 +232,20 @@ impl Reconciliation<'_> {
     /// Finds its VSphereVM by name, or among all of its cluster: the name of one that was moved
     /// here may have been derived from another UID.
     async fn find(
-        &mut self,
+        &self,
         name: Option<&str>,
         cluster: Option<&str>,
     ) -> Result<VmSearch, kube::Error> {
         let mut others = false;
-        let vms = self.api::<VSphereVM>();
         if let Some(name) = name {
-            self.depend_on(|space, namespace| Dependency::VSphereVM {
-                space,
-                namespace,
-                name: name.to_owned(),
-            });
-            match get_named(&vms, name).await? {
-                Some(vm) if is_owned(&vm, &self.machine) => {
+            match self.of.read::<VSphereVM>(name).await? {
+                Some(vm) if is_owned(&vm, &self.machine.stored) => {
                     return Ok(VmSearch::Owned(Box::new(vm)));
                 }
                 there => others = there.is_some(),
             }
         }
+        let vms = self.of.api::<VSphereVM>();
         let mut parameters = ListParams::default();
         if let Some(cluster) = cluster {
             parameters = parameters.labels(&format!("{CLUSTER_LABEL}={cluster}"));
@@ -313,14 +254,12 @@ impl Reconciliation<'_> {
         let ours = listed
             .items
             .into_iter()
-            .find(|vm| is_owned(vm, &self.machine));
+            .find(|vm| is_owned(vm, &self.machine.stored));
         Ok(match ours {
             Some(vm) => {
-                self.depend_on(|space, namespace| Dependency::VSphereVM {
-                    space,
-                    namespace,
-                    name: vm.name_any(),
-                });
+                let namespace = self.of.key.namespace.as_deref();
+                self.of
+                    .depend_on_object::<VSphereVM>(namespace, &vm.name_any());
                 VmSearch::Owned(Box::new(vm))
             }
             None if others => VmSearch::Foreign,
@@ -330,93 +269,42 @@ impl Reconciliation<'_> {
 
     /// Returns the zone that it is placed in, if any; it has to be on its cluster's vCenter.
     async fn zone(
-        &mut self,
+        &self,
         inputs: &Inputs<'_>,
     ) -> Result<Result<Option<Zone>, Problem>, kube::Error> {
         let Some(name) = inputs.zone() else {
             return Ok(Ok(None));
         };
-        let (space, missing) = (self.key.space.clone(), "FailureDomainNotFound");
-        let refuse = |reason, message| Ok(Err(Problem { reason, message }));
-        let on = Dependency::Zones {
-            space: space.clone(),
+        let missing = |kind: &str, name: &str| Problem {
+            reason: "FailureDomainNotFound",
+            message: format!("there is no {kind} {name:?}"),
         };
-        self.context.depend_on(self.key, self.depends, on);
-        let client = self.context.client(self.key.space.as_deref());
-        let zones: Api<VSphereDeploymentZone> = Api::all(client.clone());
-        let Some(zone) = get_named(&zones, name).await? else {
-            return refuse(
-                missing,
-                format!("there is no VSphereDeploymentZone {name:?}"),
-            );
+        let zones = self.of.read_cluster_scoped::<VSphereDeploymentZone>(name);
+        let Some(zone) = zones.await? else {
+            return Ok(Err(missing("VSphereDeploymentZone", name)));
         };
         if let Err(problem) = ensure_same_server(&zone, inputs.infrastructure) {
             return Ok(Err(problem));
         }
-        let domain = &zone.spec.failure_domain;
-        let on = Dependency::FailureDomain {
-            space,
-            name: domain.clone(),
-        };
-        self.context.depend_on(self.key, self.depends, on);
-        let domains: Api<VSphereFailureDomain> = Api::all(client);
-        match get_named(&domains, domain).await? {
-            Some(domain) => Ok(Ok(Some(Zone { zone, domain }))),
-            None => refuse(
-                missing,
-                format!("there is no VSphereFailureDomain {domain:?}"),
-            ),
-        }
+        let name = &zone.spec.failure_domain;
+        let domains = self.of.read_cluster_scoped::<VSphereFailureDomain>(name);
+        Ok(match domains.await? {
+            Some(domain) => Ok(Some(Zone { zone, domain })),
+            None => Err(missing("VSphereFailureDomain", name)),
+        })
     }
 
     async fn wait(&mut self, reason: &str, message: &str) -> Result<Outcome, kube::Error> {
         self.status_writer().not_provisioned(reason, message);
-        self.commit().await?;
+        self.machine.commit().await?;
         Ok(Outcome::Waits(MAX_WAIT))
-    }
-
-    async fn add_finalizer(&mut self) -> Result<(), kube::Error> {
-        let held = commit::add_finalizer(&self.machines, &self.stored, MACHINE_FINALIZER).await?;
-        self.adopt(held);
-        Ok(())
-    }
-
-    async fn commit(&mut self) -> Result<(), kube::Error> {
-        commit::status(&self.machines, &self.stored, &self.machine).await?;
-        Ok(())
-    }
-
-    /// Takes over a newly stored object, and keeps the status that is not written yet.
-    fn adopt(&mut self, stored: VSphereMachine) {
-        let status = self.machine.status.take();
-        self.machine = VSphereMachine {
-            status,
-            ..stored.clone()
-        };
-        self.stored = stored;
     }
 
     fn status_writer(&mut self) -> StatusWriter<'_> {
         StatusWriter {
-            machine: &mut self.machine,
+            machine: &mut self.machine.object,
             now: Timestamp::now(),
         }
-    }
-
-    fn depend_on(&mut self, on: impl FnOnce(Option<Arc<str>>, String) -> Dependency) {
-        let on = on(
-            self.key.space.clone(),
-            self.key.namespace_or_empty().to_owned(),
-        );
-        self.context.depend_on(self.key, self.depends, on);
-    }
-
-    fn api<K>(&self) -> Api<K>
-    where
-        K: kube::Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>,
-    {
-        let client = self.context.client(self.key.space.as_deref());
-        Api::namespaced(client, self.key.namespace_or_empty())
     }
 }
 

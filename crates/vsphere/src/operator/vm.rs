@@ -9,15 +9,20 @@ mod plan;
 mod remove;
 mod write;
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
+use insula_capi::names::CLUSTER_LABEL;
+use insula_capi::owning_cluster::{self, NoCluster, OwningCluster};
+use insula_capi::{owner, paused};
+use insula_identity::credential::Credential;
 use insula_identity::reason::Reason;
 use insula_identity::session::{HeldSession, Unavailable};
+use insula_operator::commit::{self, StatusChange};
+use insula_operator::provider::full_message;
 use insula_operator::retry::{Class, Outcome};
+use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
-use kube::{Api, ResourceExt};
+use kube::ResourceExt;
 use tracing::warn;
 
 use self::clone::PrepareError;
@@ -26,16 +31,11 @@ use self::conclude::StatusWriter;
 use self::observe::observe;
 use self::plan::{Found, Problem};
 pub(super) use self::plan::{bios_uuid, needs_addresses};
-use super::commit;
 use super::condition::reason;
-use super::context::{Context, Dependency};
-use super::key::Key;
-use super::owning_cluster::{self, NoCluster, OwningCluster};
-use super::paused::paused;
-use super::read::get_named;
-use super::resolve::{self, Access};
+use super::credentials::{self, Scope};
+use super::provider::Reconciliation;
 use crate::kinds::{VSphereCluster, VSphereMachine, VSphereVM};
-use crate::names::{CLUSTER_LABEL, GROUP, VM_FINALIZER};
+use crate::names::{GROUP, VM_FINALIZER};
 use crate::vcenter::{Error, Session, VCenters};
 
 /// How many steps are taken in one reconciliation: a task that ends at once, the BIOS UUID, the
@@ -45,47 +45,24 @@ const MAX_STEPS: usize = 8;
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Reconciles a VSphereVM.
-pub(super) async fn reconcile(
-    context: &Context,
-    key: &Key,
-    _failures: u32,
-) -> Result<Outcome, kube::Error> {
-    let mut depends = BTreeSet::new();
-    let outcome = run(context, key, &mut depends).await;
-    match &outcome {
-        Ok(Outcome::Gone) => context.forget(key),
-        _ => context.set_dependencies(key, depends),
-    }
-    outcome
-}
-
-async fn run(
-    context: &Context,
-    key: &Key,
-    depends: &mut BTreeSet<Dependency>,
-) -> Result<Outcome, kube::Error> {
-    let client = context.client(key.space.as_deref());
-    let vms: Api<VSphereVM> = Api::namespaced(client, key.namespace_or_empty());
-    let Some(vm) = vms.get_opt(&key.name).await? else {
+pub(super) async fn reconcile(of: &Reconciliation<'_>) -> Result<Outcome, kube::Error> {
+    let vms = of.api::<VSphereVM>();
+    let Some(vm) = vms.get_opt(&of.key.name).await? else {
         return Ok(Outcome::Gone);
     };
-    let family = owning_cluster::of(context, key, label(&vm), depends).await?;
-    let mut reconciliation = Reconciliation {
-        context,
-        key,
-        asker: key.text(),
-        vms,
-        stored: vm.clone(),
-        vm,
+    let family = owning_cluster::read(of, label(&vm)).await?;
+    let why = paused::paused(family.cluster.as_ref(), &vm, "VSphereVM");
+    let mut reconciler = VmReconciler {
+        of,
+        vm: StatusChange::new(vms, vm),
     };
-    if let Some(why) = paused(family.cluster.as_ref(), &reconciliation.vm, "VSphereVM") {
-        context.sessions.release(&reconciliation.asker);
-        reconciliation.status_writer().paused(Some(&why));
-        reconciliation.commit().await?;
-        return Ok(Outcome::Settled(context.resync_after(key)));
+    reconciler.status_writer().paused(why.as_deref());
+    if why.is_some() {
+        of.release_session();
+        reconciler.vm.commit().await?;
+        return Ok(Outcome::Settled(of.resync_after()));
     }
-    reconciliation.status_writer().paused(None);
-    reconciliation.handle_finalizer(family, depends).await
+    reconciler.handle_finalizer(family).await
 }
 
 fn label(vm: &VSphereVM) -> Option<&str> {
@@ -93,15 +70,9 @@ fn label(vm: &VSphereVM) -> Option<&str> {
 }
 
 /// The reconciliation of one VSphereVM.
-struct Reconciliation<'a> {
-    context: &'a Context,
-    key: &'a Key,
-    asker: Arc<str>,
-    vms: Api<VSphereVM>,
-    /// The VSphereVM as it is stored.
-    stored: VSphereVM,
-    /// The VSphereVM with its new status.
-    vm: VSphereVM,
+struct VmReconciler<'a> {
+    of: &'a Reconciliation<'a>,
+    vm: StatusChange<VSphereVM>,
 }
 
 /// Why a step failed.
@@ -132,126 +103,109 @@ impl From<PrepareError> for StepError {
     }
 }
 
-impl Reconciliation<'_> {
+impl VmReconciler<'_> {
     /// Adds the finalizer, or removes it at once from a VSphereVM that never reached a vCenter.
     async fn handle_finalizer(
         &mut self,
-        family: OwningCluster,
-        depends: &mut BTreeSet<Dependency>,
+        family: OwningCluster<VSphereCluster>,
     ) -> Result<Outcome, kube::Error> {
-        let is_deleting = self.vm.metadata.deletion_timestamp.is_some();
-        let held = commit::has_finalizer(&self.vm, VM_FINALIZER);
-        match (is_deleting, held) {
+        let held = commit::has_finalizer(&self.vm.object, VM_FINALIZER);
+        match (self.is_deleting(), held) {
             (true, false) => {
                 // Other finalizers are left, or it is about to disappear.
-                self.context.sessions.release(&self.asker);
-                return Ok(Outcome::Waits(self.context.resync_after(self.key)));
+                self.of.release_session();
+                return Ok(Outcome::Waits(self.of.resync_after()));
             }
-            (true, true) if !remove::is_started(&self.vm) => return self.remove_finalizer().await,
-            (false, false) => self.add_finalizer().await?,
+            (true, true) if !remove::is_started(&self.vm.object) => {
+                return self.remove_finalizer().await;
+            }
+            (false, false) => self.vm.add_finalizer(VM_FINALIZER).await?,
             _ => {}
         }
-        match self.cluster(family, depends).await? {
-            Ok(cluster) => self.identify(&cluster, depends).await,
+        match self.cluster(family).await? {
+            Ok(cluster) => self.identify(&cluster).await,
             Err(no_cluster) => {
-                self.context.sessions.release(&self.asker);
-                self.refuse(no_cluster.reason, no_cluster.message).await?;
+                self.of.release_session();
+                self.refuse(&no_cluster.reason, no_cluster.message).await?;
                 Ok(Outcome::Waits(MAX_WAIT))
             }
         }
     }
 
+    fn is_deleting(&self) -> bool {
+        self.vm.object.metadata.deletion_timestamp.is_some()
+    }
+
     /// Returns the cluster that it belongs to; the label of its machine must agree.
     async fn cluster(
         &self,
-        family: OwningCluster,
-        depends: &mut BTreeSet<Dependency>,
+        family: OwningCluster<VSphereCluster>,
     ) -> Result<Result<VSphereCluster, NoCluster>, kube::Error> {
         let cluster = match family.infrastructure {
             Ok(cluster) => cluster,
             Err(no_cluster) => return Ok(Err(no_cluster)),
         };
-        if let Some(secret) = &self.vm.spec.bootstrap_ref {
-            let on = self.secret(&secret.name);
-            self.context.depend_on(self.key, depends, on);
+        let vm = &self.vm.object;
+        if let Some(secret) = &vm.spec.bootstrap_ref {
+            let namespace = self.of.key.namespace.as_deref();
+            self.of.depend_on_object::<Secret>(namespace, &secret.name);
         }
-        let mismatch = |message| NoCluster {
-            reason: "OwnerMismatch",
-            message,
-        };
-        let owners = self.vm.owner_references().iter();
-        let owner = owners.into_iter().find(|owner| {
-            let group = owner.api_version.split('/').next();
-            owner.kind == "VSphereMachine" && group == Some(GROUP)
-        });
-        let Some(owner) = owner else {
+        let mismatch = |message| NoCluster::new("OwnerMismatch", message);
+        let Some(owner) = owner::of_kind(vm, GROUP, "VSphereMachine") else {
             return Ok(Ok(cluster));
         };
-        let namespace = self.key.namespace_or_empty();
-        let on = Dependency::VSphereMachine {
-            space: self.key.space.clone(),
-            namespace: namespace.to_owned(),
-            name: owner.name.clone(),
-        };
-        self.context.depend_on(self.key, depends, on);
-        let client = self.context.client(self.key.space.as_deref());
-        let machines: Api<VSphereMachine> = Api::namespaced(client, namespace);
-        let is_deleting = self.vm.metadata.deletion_timestamp.is_some();
-        let Some(machine) = get_named(&machines, &owner.name).await? else {
-            let name = &owner.name;
-            return Ok(match is_deleting {
+        let Some(machine) = self.of.read::<VSphereMachine>(owner).await? else {
+            return Ok(match self.is_deleting() {
                 true => Ok(cluster),
                 false => Err(mismatch(format!(
-                    "there is no VSphereMachine {name:?}, which owns it"
+                    "there is no VSphereMachine {owner:?}, which owns it"
                 ))),
             });
         };
         let theirs = machine.labels().get(CLUSTER_LABEL).map(String::as_str);
-        let agrees = theirs.is_none() || theirs == label(&self.vm);
+        let agrees = theirs.is_none() || theirs == label(vm);
         Ok(match agrees {
             true => Ok(cluster),
             false => Err(mismatch(format!(
-                "its label names Cluster {:?}, and that of its VSphereMachine {:?} names {:?}",
-                label(&self.vm).unwrap_or_default(),
-                owner.name,
+                "its label names Cluster {:?}, and that of its VSphereMachine {owner:?} names {:?}",
+                label(vm).unwrap_or_default(),
                 theirs.unwrap_or_default(),
             ))),
         })
     }
 
-    async fn identify(
-        &mut self,
-        cluster: &VSphereCluster,
-        depends: &mut BTreeSet<Dependency>,
-    ) -> Result<Outcome, kube::Error> {
-        let (context, key) = (self.context, self.key);
-        match resolve::for_vm(context, key, &self.vm, cluster, depends).await? {
-            Ok(access) => self.with_session(access).await,
+    async fn identify(&mut self, cluster: &VSphereCluster) -> Result<Outcome, kube::Error> {
+        let (namespace, machine) = (
+            self.of.key.namespace_or_empty(),
+            &self.vm.object.spec.machine,
+        );
+        let scope = Scope::of(self.of);
+        let credential = match credentials::machine_question(scope, namespace, machine, cluster) {
+            Ok(question) => self.of.resolve(&question).await?,
+            Err(refusal) => Err(refusal),
+        };
+        match credential {
+            Ok(credential) => self.with_session(&credential).await,
             Err(refusal) => {
-                context.sessions.release(&self.asker);
-                let message = resolve::full_message(&refusal);
+                self.of.release_session();
+                let message = full_message(&refusal);
                 self.refuse(reason(refusal.reason), message).await?;
                 Ok(Outcome::Waits(MAX_WAIT))
             }
         }
     }
 
-    async fn with_session(&mut self, access: Access) -> Result<Outcome, kube::Error> {
-        let Access {
-            credential,
-            session,
-        } = access;
-        let sessions = &self.context.sessions;
-        let held = match sessions.get(&self.asker, session, &credential) {
+    async fn with_session(&mut self, credential: &Credential) -> Result<Outcome, kube::Error> {
+        let held = match self.of.session(credential) {
             Ok(held) => held,
             // The session wakes this object when it is open.
             Err(Unavailable::Wait) => {
-                self.commit().await?;
+                self.vm.commit().await?;
                 return Ok(Outcome::Waits(MAX_WAIT));
             }
             Err(Unavailable::Failed { error, retry_after }) => {
-                let refusal = resolve::login_refusal(&credential.source, error);
-                let message = resolve::full_message(&refusal);
+                let refusal = credentials::login_refusal(&credential.source, error);
+                let message = full_message(&refusal);
                 self.refuse(reason(refusal.reason), message).await?;
                 return Ok(Outcome::Waits(retry_after));
             }
@@ -269,35 +223,35 @@ impl Reconciliation<'_> {
     async fn take_steps(&mut self, session: &Session) -> Result<Outcome, StepError> {
         for _ in 0..MAX_STEPS {
             let asks = self.status_writer().status().retry_after.is_none();
-            let observed = observe(session, &self.vm).await?;
+            let observed = observe(session, &self.vm.object).await?;
             if asks {
                 self.status_writer().available();
             }
             if let Found::Machine(object, machine) = &observed.found {
                 self.status_writer().observed(object, machine);
             }
-            let intervals = &self.context.intervals;
-            let plan = match self.vm.metadata.deletion_timestamp {
-                Some(_) => remove::plan(&self.vm, &observed, intervals),
-                None => plan::plan(&self.vm, &observed, intervals),
+            let intervals = &self.of.context.provider.intervals;
+            let plan = match self.is_deleting() {
+                true => remove::plan(&self.vm.object, &observed, intervals),
+                false => plan::plan(&self.vm.object, &observed, intervals),
             };
             if let Some(outcome) = self.carry_out(session, &observed, plan).await? {
                 return Ok(outcome);
             }
         }
-        self.commit().await?;
+        self.vm.commit().await?;
         Ok(Outcome::Progressed)
     }
 
     /// Reports why its vCenter cannot be used, and that this blocks a deletion.
     async fn refuse(&mut self, reason: &str, message: String) -> Result<(), kube::Error> {
-        if self.vm.metadata.deletion_timestamp.is_some() {
+        if self.is_deleting() {
             let why = format!("it cannot be destroyed: {message}");
             self.status_writer()
                 .not_provisioned(&Problem::new("Deleting", why));
         }
         self.status_writer().unavailable(reason, message);
-        self.commit().await
+        self.vm.commit().await
     }
 
     /// Handles a failed step: updates the session and the status.
@@ -306,12 +260,12 @@ impl Reconciliation<'_> {
         held: &HeldSession<VCenters>,
         error: StepError,
     ) -> Result<Outcome, kube::Error> {
-        let again = self.context.intervals.retry;
+        let again = self.of.context.provider.intervals.retry;
         let error = match error {
             StepError::Api(error) => return Err(error),
             StepError::Problem(problem) => {
                 self.status_writer().not_provisioned(&problem);
-                self.commit().await?;
+                self.vm.commit().await?;
                 return Ok(Outcome::Waits(again));
             }
             StepError::VCenter(error) => error,
@@ -328,7 +282,7 @@ impl Reconciliation<'_> {
                 self.status_writer().pause_until(Timestamp::now() + again);
                 self.status_writer()
                     .not_provisioned(&Problem::new("TaskFailed", error.to_string()));
-                self.commit().await?;
+                self.vm.commit().await?;
                 return Ok(Outcome::Waits(again));
             }
             Error::Unreachable(_) | Error::NotTrusted(_) => {
@@ -341,22 +295,14 @@ impl Reconciliation<'_> {
                     .await?;
             }
         }
-        warn!(vm = %self.key, %error, "vCenter call failed");
+        warn!(vm = %self.of.key, %error, "vCenter call failed");
         Ok(Outcome::Failed(Class::Transient))
     }
 
     fn status_writer(&mut self) -> StatusWriter<'_> {
         StatusWriter {
-            vm: &mut self.vm,
+            vm: &mut self.vm.object,
             now: Timestamp::now(),
-        }
-    }
-
-    fn secret(&self, name: &str) -> Dependency {
-        Dependency::Secret {
-            space: self.key.space.clone(),
-            namespace: self.key.namespace_or_empty().to_owned(),
-            name: name.to_owned(),
         }
     }
 }

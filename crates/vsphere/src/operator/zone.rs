@@ -4,11 +4,14 @@
 mod check;
 mod conclude;
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
+use insula_capi::paused;
+use insula_identity::credential::Credential;
 use insula_identity::decide::Refusal;
 use insula_identity::session::Unavailable;
+use insula_operator::commit;
+use insula_operator::condition::{READY, find};
 use insula_operator::event::NewEvent;
 use insula_operator::retry::{Class, Outcome};
 use k8s_openapi::jiff::Timestamp;
@@ -16,14 +19,9 @@ use kube::Api;
 use tracing::debug;
 
 use self::conclude::{Missing, Observation, conclude};
-use super::condition::{READY, find};
-use super::context::{Context, Dependency};
-use super::key::Key;
-use super::read::get_named;
-use super::resolve::{self, Access};
-use super::{commit, event, paused};
+use super::credentials::{self, Scope};
+use super::provider::Reconciliation;
 use crate::kinds::{VSphereDeploymentZone, VSphereFailureDomain};
-use crate::names::is_valid_name;
 use crate::vcenter;
 
 /// The longest wait for a change that is watched.
@@ -32,64 +30,40 @@ const MAX_WAIT: Duration = Duration::from_secs(30);
 const MAX_UNREPORTED_FAILURES: u32 = 2;
 
 /// Reconciles a zone.
-pub(super) async fn reconcile(
-    context: &Context,
-    key: &Key,
-    failures: u32,
-) -> Result<Outcome, kube::Error> {
-    let zones: Api<VSphereDeploymentZone> = Api::all(context.client(key.space.as_deref()));
-    let found = zones.get_opt(&key.name).await?;
+pub(super) async fn reconcile(of: &Reconciliation<'_>) -> Result<Outcome, kube::Error> {
+    let zones = of.cluster_api::<VSphereDeploymentZone>();
+    let found = zones.get_opt(&of.key.name).await?;
     let is_there = |zone: &VSphereDeploymentZone| zone.metadata.deletion_timestamp.is_none();
-    let Some(zone) = found.filter(is_there) else {
-        context.forget(key);
-        return Ok(Outcome::Gone);
-    };
-    let mut reconciliation = Reconciliation {
-        context,
-        key,
-        zones,
-        depends: BTreeSet::new(),
-    };
-    let outcome = reconciliation.run(&zone, failures).await?;
-    context.set_dependencies(key, reconciliation.depends);
-    Ok(outcome)
+    match found.filter(is_there) {
+        Some(zone) => ZoneReconciler { of, zones }.run(&zone).await,
+        None => Ok(Outcome::Gone),
+    }
 }
 
 /// The reconciliation of one zone.
-struct Reconciliation<'a> {
-    context: &'a Context,
-    key: &'a Key,
+struct ZoneReconciler<'a> {
+    of: &'a Reconciliation<'a>,
     zones: Api<VSphereDeploymentZone>,
-    depends: BTreeSet<Dependency>,
 }
 
-impl Reconciliation<'_> {
-    async fn run(
-        &mut self,
-        zone: &VSphereDeploymentZone,
-        failures: u32,
-    ) -> Result<Outcome, kube::Error> {
-        let named = zone.spec.identity_ref.as_ref();
-        if let Some(reference) = named.filter(|reference| is_valid_name(&reference.name)) {
-            let on = Dependency::Identity {
-                space: self.key.space.clone(),
-                name: reference.name.clone(),
-            };
-            self.context.depend_on(self.key, &mut self.depends, on);
+impl ZoneReconciler<'_> {
+    async fn run(&self, zone: &VSphereDeploymentZone) -> Result<Outcome, kube::Error> {
+        if let Some(reference) = &zone.spec.identity_ref {
+            self.of.depend_on_identity(&reference.name);
         }
         if let Some(why) = paused::paused(None, zone, "VSphereDeploymentZone") {
             return self.pause(zone, &why).await;
         }
-        let resync = self.context.resync_after(self.key);
         let (observation, outcome) = match self.identify(zone).await {
-            Ok((Ok(access), domain)) => self.check(zone, access, domain).await,
+            Ok((Ok(credential), domain)) => self.check(zone, &credential, domain).await,
             Ok((Err(refusal), _)) => {
-                self.context.sessions.release(&self.key.text());
-                (Observation::Refused(refusal), Outcome::Waits(resync))
+                self.of.release_session();
+                let outcome = Outcome::Waits(self.of.resync_after());
+                (Observation::Refused(refusal), outcome)
             }
-            Err(error) if failures < MAX_UNREPORTED_FAILURES => return Err(error),
+            Err(error) if self.of.failures < MAX_UNREPORTED_FAILURES => return Err(error),
             Err(error) => {
-                debug!(key = %self.key, %error, "credential resolution failed");
+                debug!(key = %self.of.key, %error, "credential resolution failed");
                 let outcome = Outcome::Failed(Class::of(&error));
                 (Observation::Unknown(error.to_string()), outcome)
             }
@@ -99,54 +73,44 @@ impl Reconciliation<'_> {
     }
 
     async fn pause(&self, zone: &VSphereDeploymentZone, why: &str) -> Result<Outcome, kube::Error> {
-        self.context.sessions.release(&self.key.text());
+        self.of.release_session();
         let mut after = zone.clone();
         let status = after.status.get_or_insert_default();
-        let generation = zone.metadata.generation;
-        paused::set_condition(
-            &mut status.conditions,
-            Some(why),
-            generation,
-            Timestamp::now(),
-        );
+        let (generation, now) = (zone.metadata.generation, Timestamp::now());
+        paused::set_condition(&mut status.conditions, Some(why), generation, now);
         commit::status(&self.zones, zone, &after).await?;
-        Ok(Outcome::Settled(self.context.resync_after(self.key)))
+        Ok(Outcome::Settled(self.of.resync_after()))
     }
 
     /// Resolves its credential, and reads its failure domain.
     async fn identify(
-        &mut self,
+        &self,
         zone: &VSphereDeploymentZone,
-    ) -> Result<(Result<Access, Refusal>, Option<VSphereFailureDomain>), kube::Error> {
-        let on = Dependency::FailureDomain {
-            space: self.key.space.clone(),
-            name: zone.spec.failure_domain.clone(),
+    ) -> Result<(Result<Credential, Refusal>, Option<VSphereFailureDomain>), kube::Error> {
+        let name = &zone.spec.failure_domain;
+        let domain = self.of.read_cluster_scoped(name).await?;
+        let credential = match credentials::zone_question(Scope::of(self.of), zone) {
+            Ok(question) => self.of.resolve(&question).await?,
+            Err(refusal) => Err(refusal),
         };
-        self.context.depend_on(self.key, &mut self.depends, on);
-        let client = self.context.client(self.key.space.as_deref());
-        let domains: Api<VSphereFailureDomain> = Api::all(client);
-        let domain = get_named(&domains, &zone.spec.failure_domain).await?;
-        let access = resolve::for_zone(self.context, self.key, zone, &mut self.depends).await?;
-        Ok((access, domain))
+        Ok((credential, domain))
     }
 
     async fn check(
         &self,
         zone: &VSphereDeploymentZone,
-        access: Access,
+        credential: &Credential,
         domain: Option<VSphereFailureDomain>,
     ) -> (Observation, Outcome) {
-        let asker = self.key.text();
-        let sessions = &self.context.sessions;
-        let session = match sessions.get(&asker, access.session, &access.credential) {
+        let session = match self.of.session(credential) {
             Ok(session) => session,
             Err(Unavailable::Wait) => return (Observation::Checking, Outcome::Waits(MAX_WAIT)),
             Err(Unavailable::Failed { error, retry_after }) => {
-                let refusal = resolve::login_refusal(&access.credential.source, error);
+                let refusal = credentials::login_refusal(&credential.source, error);
                 return (Observation::Refused(refusal), Outcome::Waits(retry_after));
             }
         };
-        let resync = self.context.resync_after(self.key);
+        let resync = self.of.resync_after();
         let checked = check::check(&session, zone, domain.as_ref()).await;
         if checked.is_ok() {
             session.mark_responsive();
@@ -201,7 +165,7 @@ impl Reconciliation<'_> {
                 false => now.message,
             },
         };
-        event::record(self.context, self.key, &after, note).await;
+        self.of.record_event(&after, note).await;
         Ok(())
     }
 }

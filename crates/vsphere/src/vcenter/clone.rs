@@ -246,7 +246,7 @@ fn write_config(config: &mut XmlWriter, clone: &Clone, disks: &[Disk], backings:
         write_card(config, FIRST_CARD - number, card, backing);
     }
     for (key, value) in &clone.extra {
-        config.option("extraConfig", key, value.reveal());
+        config.option("extraConfig", key, value.text().unwrap_or_default());
     }
     config.plain("vAppConfigRemoved", true);
 }

@@ -8,7 +8,7 @@ use insula_dialer::{AddressRules, Dialer, Reach, Resolver};
 use insula_identity::credential::{Credential, Fingerprint, Hidden};
 use insula_identity::endpoint::{AllowedEndpoints, Endpoint, Trust};
 use insula_identity::reason::Reason;
-use insula_identity::session::{Connector, LoginError};
+use insula_identity::session::{Connector, Key, LoginError};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
@@ -187,12 +187,8 @@ impl VCenters {
 impl Connector for VCenters {
     type Session = Session;
 
-    async fn log_in(
-        &self,
-        endpoint: &Endpoint,
-        trust: &Trust,
-        credential: &Credential,
-    ) -> Result<Session, LoginError> {
+    async fn log_in(&self, key: &Key, credential: &Credential) -> Result<Session, LoginError> {
+        let (endpoint, trust) = (&key.endpoint, &key.trust);
         let username = content(credential, USERNAME)?;
         let password = content(credential, PASSWORD)?;
         let caller = self.caller(endpoint, trust)?;
@@ -276,8 +272,8 @@ async fn open(
     }
     caller.use_version(&about.api_version);
     let answer = caller.ask("Login", &services.session_manager, within, |login| {
-        login.leaf("userName", username.reveal());
-        login.leaf("password", password.reveal());
+        login.leaf("userName", username.text().unwrap_or_default());
+        login.leaf("password", password.text().unwrap_or_default());
     });
     let answer = answer.await;
     let session = Session::new(caller, services, about);
@@ -349,7 +345,7 @@ fn parse_service_content(answer: &Element) -> Result<(About, Services), String> 
 
 fn content(credential: &Credential, key: &str) -> Result<Arc<Hidden>, LoginError> {
     let found = credential.content.get(key);
-    let found = found.filter(|content| !content.reveal().is_empty());
+    let found = found.filter(|content| content.text().is_some_and(|text| !text.is_empty()));
     found.cloned().map(Arc::new).ok_or_else(|| LoginError {
         reason: Reason::InvalidCredentials,
         message: format!("the credential has no {key}"),

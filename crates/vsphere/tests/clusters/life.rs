@@ -1,8 +1,9 @@
 //! Pausing, leader election, and operators that work on a part of the objects only.
 
+use insula_capi as capi;
 use insula_testkit::vcenter::FakeVCenter;
 use insula_vsphere::kinds::{VSphereCluster, VSphereClusterIdentity, VSphereDeploymentZone};
-use insula_vsphere::{capi, names};
+use insula_vsphere::names;
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 

@@ -4,10 +4,11 @@ use insula_testkit::vcenter::FakeVCenter;
 use insula_vsphere::kinds::{VSphereCluster, VSphereClusterIdentity, VSphereDeploymentZone};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::Api;
-use serde_json::json;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
+use serde_json::{Value, json};
 
 use crate::basics::{accounts, allowed, by_identity, by_secret};
-use crate::world::{HOME, World, delete, gone, patched, until};
+use crate::world::{HOME, World, condition, conditions, delete, gone, patched, until};
 
 const SPACES: [Option<&str>; 3] = [None, Some("t1"), Some("t2")];
 
@@ -113,4 +114,104 @@ async fn g1_o04_spaces_with_equal_names_keep_their_own_accounts() -> anyhow::Res
     running.stop().await?;
     assert_eq!(accounts(&vcenter), Vec::<String>::new());
     Ok(())
+}
+
+#[tokio::test]
+async fn identity_of_the_system_is_lent_to_the_tenants_that_it_allows() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let vcenter = FakeVCenter::start(&[("lent", "p"), ("own", "p")]).await?;
+    let running = world.start();
+    let (system, one) = (world.here(), world.space(Some("t1")));
+    let two = world.space(Some("t2"));
+    system.account(HOME, "lent", ("lent", "p")).await?;
+    let gold = json!({"selector": {"matchLabels": {"plan": "gold"}}});
+    let spec = json!({
+        "secretName": "lent", "allowedTenants": gold, "allowedServers": allowed(&vcenter),
+    });
+    system.identity("lent", spec).await?;
+    for space in [&one, &two] {
+        space.namespace("a", json!({})).await?;
+        space
+            .owned("a", "prod", by_identity(&vcenter, "lent"))
+            .await?;
+    }
+    // A tenant that may not use it is told the same as about one that does not exist.
+    for space in [&one, &two] {
+        let refused = space
+            .wait_for_reason("a", "prod", "IdentityNotFound")
+            .await?;
+        let told = condition(conditions(&refused), "VCenterAvailable");
+        assert_eq!(
+            told.map(|told| told.message.as_str()),
+            Some(
+                "there is no VSphereClusterIdentity lent: reference an existing one, or ask an \
+                 administrator to create it"
+            )
+        );
+    }
+    assert_eq!(accounts(&vcenter), Vec::<String>::new());
+
+    // The label of the tenant decides, at once and in both directions.
+    let tenants = tenants(&world);
+    let plan = |plan: &str| json!({"metadata": {"labels": {"plan": plan}}});
+    patched(&tenants, "t1", plan("gold")).await?;
+    one.wait_for_reason("a", "prod", "Available").await?;
+    two.wait_for_reason("a", "prod", "IdentityNotFound").await?;
+    let used_by = |users: &[&str]| {
+        let users: Vec<String> = users.iter().map(|&user| user.to_owned()).collect();
+        move |identity: &VSphereClusterIdentity| {
+            let status = identity.status.as_ref();
+            status.is_some_and(|status| status.used_by == users)
+        }
+    };
+    let borrowed = used_by(&["VSphereCluster a/prod of tenant t1"]);
+    until(&system.all(), "lent", borrowed).await?;
+    // The system's own namespaces do not get it: it allows none.
+    system.namespace("a", json!({})).await?;
+    system
+        .owned("a", "prod", by_identity(&vcenter, "lent"))
+        .await?;
+    system
+        .wait_for_reason("a", "prod", "NamespaceNotAllowed")
+        .await?;
+    assert_eq!(accounts(&vcenter), ["lent"]);
+
+    // It is kept while a tenant uses it.
+    delete(&system.all::<VSphereClusterIdentity>(), "lent")
+        .await
+        .expect_err("it is in use");
+
+    // An identity of the tenant's own takes precedence.
+    one.shared("lent", ("own", "p"), allowed(&vcenter)).await?;
+    vcenter
+        .wait_for("the tenant's own account", |vcenter| {
+            accounts(vcenter) == ["own"]
+        })
+        .await?;
+    one.change("a", "prod", by_identity_patch("other")).await?;
+    until(&one.all(), "lent", used_by(&[])).await?;
+    delete(&one.all::<VSphereClusterIdentity>(), "lent").await?;
+    gone(&one.all::<VSphereClusterIdentity>(), "lent").await?;
+    one.change("a", "prod", by_identity_patch("lent")).await?;
+    one.wait_for_reason("a", "prod", "Available").await?;
+    assert_eq!(accounts(&vcenter), ["lent"]);
+
+    // A tenant that loses the label loses the session.
+    patched(&tenants, "t1", plan("tin")).await?;
+    one.wait_for_reason("a", "prod", "IdentityNotFound").await?;
+    vcenter
+        .wait_for("no session", |vcenter| accounts(vcenter).is_empty())
+        .await?;
+    until(&system.all(), "lent", used_by(&[])).await?;
+    running.stop().await
+}
+
+fn by_identity_patch(name: &str) -> Value {
+    json!({"spec": {"identityRef": {"kind": "VSphereClusterIdentity", "name": name}}})
+}
+
+fn tenants(world: &World) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("", "v1", "Tenant");
+    let kind = ApiResource::from_gvk_with_plural(&kind, "tenants");
+    Api::all_with(world.admin.clone(), &kind)
 }

@@ -161,7 +161,7 @@ async fn c6_vcenter_hanging_mid_session_delays_no_other_and_recovers() -> anyhow
     fixture.wait_for_reason(HEALTHY, "Available").await?;
     let hanging = fixture.hanging.open_connections();
     // The concurrent calls, and one for each session that was idle when the vCenter began to hang.
-    let most = SESSIONS.max_per_endpoint + TEAMS.len();
+    let most = SESSIONS.concurrency.per_endpoint + TEAMS.len();
     assert!(hanging <= most, "{hanging} connections hang");
     let more = fixture.hanging.connections() - before;
     assert!(more <= most, "{more} connections were made in vain");

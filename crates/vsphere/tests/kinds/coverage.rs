@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The sources with numbered tests, relative to the root of the repository.
-const SOURCES: [&str; 6] = [
+const SOURCES: [&str; 8] = [
+    "crates/capi/src",
     "crates/identity/src",
+    "crates/operator/src",
     "crates/vsphere/src",
     "crates/vsphere/tests",
     "crates/relocate/src",

@@ -4,14 +4,31 @@ use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use insula_operator::provider::explain::{self, CredentialReport, Error, Inspect};
+use insula_operator::provider::users::{self, Users};
 use insula_testkit::server::{Client, TestServer, bindings, subject};
-use insula_vsphere::explain::{Kind, report};
-use insula_vsphere::users;
+use insula_vsphere::inspect::VSphere;
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 
 use crate::scene::{Scene, object, path};
+
+const CLUSTER: &str = "VSphereCluster";
+
+async fn report(
+    client: &kube::Client,
+    kind: &'static str,
+    namespace: &str,
+    name: &str,
+) -> Result<CredentialReport, Error> {
+    explain::report(client, &VSphere, kind, namespace, name).await
+}
+
+async fn list_users(client: &kube::Client, name: &str) -> Result<Users, Error> {
+    let identities = VSphere.identities().expect("it has identities");
+    users::list(client, &VSphere, identities, name).await
+}
 
 async fn connect(server: &TestServer, token: &str) -> anyhow::Result<kube::Client> {
     let ca = STANDARD.encode(server.authority().certificate_pem());
@@ -124,15 +141,15 @@ async fn cr1_explain_shows_an_administrator_every_step() -> anyhow::Result<()> {
     let client = connect(&scene.server, "acme").await?;
     let mut transcript = String::new();
     for (kind, namespace, name, granted) in [
-        (Kind::Cluster, "red", "prod", true),
-        (Kind::Cluster, "red", "open", true),
-        (Kind::Cluster, "red", "evil", false),
-        (Kind::Cluster, "red", "typo", false),
-        (Kind::Cluster, "red", "own", true),
-        (Kind::Cluster, "red", "none", true),
-        (Kind::Cluster, "grey", "prod", false),
-        (Kind::Zone, "", "z", true),
-        (Kind::Machine, "red", "stray", false),
+        (CLUSTER, "red", "prod", true),
+        (CLUSTER, "red", "open", true),
+        (CLUSTER, "red", "evil", false),
+        (CLUSTER, "red", "typo", false),
+        (CLUSTER, "red", "own", true),
+        (CLUSTER, "red", "none", true),
+        (CLUSTER, "grey", "prod", false),
+        ("VSphereDeploymentZone", "", "z", true),
+        ("VSphereMachine", "red", "stray", false),
     ] {
         let found = report(&client, kind, namespace, name).await?;
         assert_eq!(found.is_granted(), granted, "{found}");
@@ -140,7 +157,7 @@ async fn cr1_explain_shows_an_administrator_every_step() -> anyhow::Result<()> {
     }
     assert!(!transcript.contains("hunter2"), "{transcript}");
     is_as_reviewed("explain-administrator.txt", &transcript);
-    let missing = report(&client, Kind::Cluster, "red", "gone").await;
+    let missing = report(&client, CLUSTER, "red", "gone").await;
     assert_eq!(
         missing.unwrap_err().to_string(),
         "there is no VSphereCluster red/gone"
@@ -166,7 +183,7 @@ async fn s2_explain_shows_a_team_what_it_may_not_read() -> anyhow::Result<()> {
     let client = connect(&scene.server, "acme-dev").await?;
     let mut transcript = String::new();
     let mut ask = async |namespace: &str, granted: bool| {
-        let found = report(&client, Kind::Cluster, namespace, "prod").await?;
+        let found = report(&client, CLUSTER, namespace, "prod").await?;
         assert_eq!(found.is_granted(), granted, "{found}");
         transcript += &format!("{found}\n");
         anyhow::Ok(())
@@ -182,7 +199,7 @@ async fn s2_explain_shows_a_team_what_it_may_not_read() -> anyhow::Result<()> {
     // Not even the labels of another team's namespace are readable.
     ask("grey", false).await?;
     is_as_reviewed("explain-team.txt", &transcript);
-    let found = users::list(&client, "shared").await?;
+    let found = list_users(&client, "shared").await?;
     assert_eq!(found.not_read, ["Namespaces"]);
     assert_eq!(found.users.len(), 4);
     Ok(())
@@ -193,7 +210,7 @@ async fn c8_users_of_an_identity_and_allowed_namespaces_are_listed() -> anyhow::
     let scene = Scene::new().await?;
     create_teams(&scene.acme).await?;
     let client = connect(&scene.server, "acme").await?;
-    let found = users::list(&client, "shared").await?;
+    let found = list_users(&client, "shared").await?;
     let users: Vec<_> = found
         .users
         .iter()
@@ -215,7 +232,7 @@ async fn c8_users_of_an_identity_and_allowed_namespaces_are_listed() -> anyhow::
     assert_eq!((found.trouble, found.not_read), (None, vec![]));
     // Objects of the same names in another space do not matter.
     let system = connect(&scene.server, "system").await?;
-    let missing = users::list(&system, "shared").await.unwrap_err();
+    let missing = list_users(&system, "shared").await.unwrap_err();
     assert_eq!(
         missing.to_string(),
         "there is no VSphereClusterIdentity shared"

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use insula_capi::{Cluster, Machine};
 use insula_testkit::vcenter::{ConnectionMode, FakeVCenter, Fault};
-use insula_vsphere::capi::{Cluster, Machine};
 use insula_vsphere::kinds::{VSphereMachine, VSphereVM};
 use kube::Api;
 use kube::api::{Patch, PatchParams};

@@ -1,7 +1,7 @@
 //! Machines of the same name in two tenants' spaces.
 
+use insula_capi::{Cluster, Machine};
 use insula_testkit::vcenter::FakeVCenter;
-use insula_vsphere::capi::{Cluster, Machine};
 use insula_vsphere::kinds::{VSphereMachine, VSphereVM};
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};

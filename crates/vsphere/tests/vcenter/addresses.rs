@@ -1,8 +1,8 @@
 //! The addresses that vCenters of teams may have.
 
+use crate::LogInAt;
 use insula_identity::endpoint::{AllowedEndpoints, Trust};
 use insula_identity::reason::Reason;
-use insula_identity::session::Connector;
 use insula_testkit::vcenter::FakeVCenter;
 use insula_vsphere::operator::default_addresses;
 use insula_vsphere::vcenter::VCenters;
@@ -31,7 +31,7 @@ async fn server_of_a_team_cannot_be_at_the_operators_machine_or_link() {
         ("169.254.169.254", "address is not allowed"),
     ] {
         let address = endpoint(&format!("{host}:{port}"));
-        let login = teams.log_in(&address, &Trust::AnyCertificate, &account);
+        let login = teams.log_in_at(&address, &Trust::AnyCertificate, &account);
         let refused = login.await.expect_err("refused");
         assert_eq!(refused.reason, Reason::Unreachable, "{host}");
         let expected = format!("cannot connect ({why}; {HINT})");
@@ -45,6 +45,6 @@ async fn server_of_a_team_cannot_be_at_the_operators_machine_or_link() {
     // The platform engineer's own server may be anywhere.
     let listed = AllowedEndpoints::Only(vec![(endpoint(&own), None)]);
     let (vcenters, address) = (vcenters(listed), endpoint(&own));
-    let login = vcenters.log_in(&address, &Trust::AnyCertificate, &account);
+    let login = vcenters.log_in_at(&address, &Trust::AnyCertificate, &account);
     log_out(&login.await.expect("logged in")).await;
 }

@@ -3,9 +3,10 @@
 use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;
 
+use crate::LogInAt;
 use insula_identity::endpoint::Trust;
 use insula_identity::reason::Reason;
-use insula_identity::session::{Connector, LoginError};
+use insula_identity::session::LoginError;
 use insula_vsphere::vcenter::{Session, VCenters};
 use tokio::net::TcpListener;
 
@@ -20,7 +21,7 @@ async fn ask(
     let roots = roots.iter().map(|shown| shown.root.clone()).collect();
     let vcenters = VCenters::new(TIMEOUT, roots);
     vcenters
-        .log_in(&endpoint(&stub.address()), trust, &credential("u", "p"))
+        .log_in_at(&endpoint(&stub.address()), trust, &credential("u", "p"))
         .await
 }
 
@@ -126,7 +127,7 @@ async fn x6_server_that_never_answers_times_out() {
         let vcenters = VCenters::new(SHORT_TIMEOUT, Vec::new());
         let place = endpoint(&address);
         let refused = vcenters
-            .log_in(&place, &Trust::AnyCertificate, &credential("u", "p"))
+            .log_in_at(&place, &Trust::AnyCertificate, &credential("u", "p"))
             .await;
         let message = format!("{address} cannot be used: no answer within 0.3 s");
         assert_eq!(
@@ -167,7 +168,7 @@ async fn closed_port_or_plain_text_server_is_unreachable() {
     ] {
         let place = endpoint(&address);
         let refused = vcenters
-            .log_in(&place, &Trust::AnyCertificate, &credential("u", "p"))
+            .log_in_at(&place, &Trust::AnyCertificate, &credential("u", "p"))
             .await;
         let refused = refused.expect_err("no server");
         assert_eq!(refused.reason, Reason::Unreachable);

@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use crate::LogInAt;
 use insula_identity::endpoint::Trust;
 use insula_identity::reason::Reason;
-use insula_identity::session::{Connector, LoginError};
+use insula_identity::session::LoginError;
 use insula_vsphere::vcenter::{Clone, Error, Object, Session, VCenters};
 
 use super::stub::{
@@ -313,7 +314,7 @@ async fn r1_late_login_is_logged_out() {
     let vcenters = VCenters::new(SHORT_TIMEOUT, Vec::new());
     let place = endpoint(&stub.address());
     let refused = vcenters
-        .log_in(&place, &Trust::AnyCertificate, &credential("u", "p"))
+        .log_in_at(&place, &Trust::AnyCertificate, &credential("u", "p"))
         .await;
     let refused = refused.expect_err("too late");
     assert!(

@@ -1,5 +1,6 @@
 //! Logins and sessions, against vcsim and the testkit's vCenter.
 
+use crate::LogInAt;
 use insula_identity::endpoint::Trust;
 use insula_identity::reason::Reason;
 use insula_identity::session::Connector;
@@ -108,12 +109,12 @@ async fn simulator_supports_certificates_and_delays() {
     let roots = vec![certificate.der().to_vec()];
     let with_short_timeout = VCenters::new(SHORT_TIMEOUT, roots.clone());
     let slow = with_short_timeout
-        .log_in(&place, &Trust::Verified, &credential("user", "pass"))
+        .log_in_at(&place, &Trust::Verified, &credential("user", "pass"))
         .await;
     assert_eq!(slow.expect_err("too slow").reason, Reason::Unreachable);
     let with_long_timeout = VCenters::new(TIMEOUT, roots);
     let session = with_long_timeout
-        .log_in(&place, &Trust::Verified, &credential("user", "pass"))
+        .log_in_at(&place, &Trust::Verified, &credential("user", "pass"))
         .await;
     log_out(&session.expect("logged in")).await;
 }
@@ -127,7 +128,7 @@ async fn x5_restricted_account_can_check_its_session() {
     let vcenters = VCenters::new(TIMEOUT, vec![fake.ca_der().expect("a root")]);
     let place = endpoint(&fake.address());
     let session = vcenters
-        .log_in(&place, &Trust::Verified, &credential("low", "p"))
+        .log_in_at(&place, &Trust::Verified, &credential("low", "p"))
         .await;
     let session = session.expect("logged in");
     assert!(vcenters.is_alive(&session).await.expect("answered"));
@@ -164,7 +165,7 @@ async fn x4_late_refusal_counts_and_delays_further_logins() {
     let mut reasons = Vec::new();
     while reasons.last() != Some(&Reason::InvalidCredentials) && reasons.len() < 10 {
         let refused = vcenters
-            .log_in(&place, &Trust::AnyCertificate, &wrong)
+            .log_in_at(&place, &Trust::AnyCertificate, &wrong)
             .await;
         reasons.push(refused.expect_err("a wrong password").reason);
     }
@@ -181,7 +182,7 @@ async fn r1_late_session_is_closed_before_shutdown() {
     let vcenters = VCenters::new(SHORT_TIMEOUT, Vec::new());
     let place = endpoint(&fake.address());
     let late = vcenters
-        .log_in(&place, &Trust::AnyCertificate, &credential("a", "p"))
+        .log_in_at(&place, &Trust::AnyCertificate, &credential("a", "p"))
         .await;
     assert_eq!(late.expect_err("too late").reason, Reason::Unreachable);
     vcenters.drain(TIMEOUT).await;

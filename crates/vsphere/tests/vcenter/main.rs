@@ -12,9 +12,9 @@ mod stub;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use insula_identity::credential::{Credential, Fingerprint, Hidden, Source};
+use insula_identity::credential::{Credential, Hidden};
 use insula_identity::endpoint::{Endpoint, Trust};
-use insula_identity::session::{Connector, LoginError};
+use insula_identity::session::{Connector, Key, LoginError};
 use insula_vsphere::vcenter::{Object, Session, Task, VCenters};
 
 /// The timeout where an answer is expected.
@@ -30,11 +30,33 @@ fn credential(username: &str, password: &str) -> Credential {
     let pairs = [("username", username), ("password", password)];
     let pairs = pairs.map(|(key, value)| (key.to_owned(), Hidden::new(value)));
     let content = BTreeMap::from(pairs);
-    Credential {
-        source: Source::Operator,
-        fingerprint: Fingerprint::of(&content),
-        content,
-        trust: None,
+    Credential::of_operator(content, endpoint("unused"))
+}
+
+/// Logs in at an endpoint with this trust.
+trait LogInAt {
+    async fn log_in_at(
+        &self,
+        endpoint: &Endpoint,
+        trust: &Trust,
+        credential: &Credential,
+    ) -> Result<Session, LoginError>;
+}
+
+impl LogInAt for VCenters {
+    async fn log_in_at(
+        &self,
+        endpoint: &Endpoint,
+        trust: &Trust,
+        credential: &Credential,
+    ) -> Result<Session, LoginError> {
+        let (endpoint, trust) = (endpoint.clone(), trust.clone());
+        let key = Key {
+            endpoint,
+            trust,
+            ..Key::of(None, credential)
+        };
+        self.log_in(&key, credential).await
     }
 }
 
@@ -47,7 +69,7 @@ async fn log_in(
     let vcenters = VCenters::new(TIMEOUT, Vec::new());
     let credential = credential(username, password);
     vcenters
-        .log_in(&endpoint(address), trust, &credential)
+        .log_in_at(&endpoint(address), trust, &credential)
         .await
 }
 

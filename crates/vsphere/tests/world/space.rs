@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use anyhow::Context as _;
-use insula_vsphere::capi;
+use insula_capi as capi;
 use insula_vsphere::kinds::{
     VSphereCluster, VSphereClusterIdentity, VSphereDeploymentZone, VSphereFailureDomain,
 };

@@ -55,7 +55,7 @@ pub const SESSIONS: session::Settings = session::Settings {
     lifetime: Duration::from_secs(3600),
     refused_backoff: Duration::from_secs(600),
     unreachable_backoff: (Duration::from_millis(200), Duration::from_secs(1)),
-    max_per_endpoint: 8,
+    concurrency: session::Concurrency::of_many_endpoints(8),
 };
 
 /// A server on which the operator is installed but does not run.

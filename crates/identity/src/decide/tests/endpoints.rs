@@ -1,7 +1,6 @@
 //! The endpoints that a credential may be sent to.
 
 use super::*;
-use crate::endpoint::Trust;
 
 #[test]
 fn o03_credential_is_limited_to_its_owners_endpoints() {
@@ -52,7 +51,8 @@ fn o03_credential_is_limited_to_its_owners_endpoints() {
         let mut question = question(by_identity());
         question.default_bound = default.clone();
         let (_, got) = world.decide(&question);
-        let trust = got.ok().map(|credential| credential.trust);
+        let trust = got.ok();
+        let trust = trust.map(|got| got.has_owners_trust.then_some(got.trust));
         assert_eq!(
             trust, granted,
             "{identity_says:?} {secret_says:?} {default:?}"
@@ -84,8 +84,7 @@ fn o03_credential_is_limited_to_its_owners_endpoints() {
             data.insert("server".to_owned(), Hidden::new(says));
         }
         let mut question = question(by_secret("mine"));
-        question.chosen = chosen.map(end);
-        question.endpoint = end(endpoint);
+        question.target = at_with_parent(endpoint, chosen);
         let (_, got) = world.decide(&question);
         assert_eq!(got.is_ok(), granted, "{says:?} {chosen:?} {endpoint}");
     }
@@ -116,5 +115,41 @@ fn o03_namespace_secrets_are_limited_by_the_operator() {
         };
         let got = got.map(drop).map_err(|refusal| refusal.reason);
         assert_eq!(got, expected, "{says:?} {bound:?}");
+    }
+}
+
+#[test]
+fn o03_only_the_owner_of_a_credential_chooses_the_trust() {
+    let pinned = |pair: &str| Trust::pinned(&pair.repeat(20)).unwrap();
+    let operator = CredentialReferences {
+        operator: true,
+        ..CredentialReferences::default()
+    };
+    // The certificate that the owner of the credential names, and the one that counts if the
+    // object names AA.
+    for (references, named, expected) in [
+        (by_secret("mine"), None, pinned("AA")),
+        (by_identity(), None, Trust::Verified),
+        (
+            by_identity(),
+            Some(Trust::AnyCertificate),
+            Trust::AnyCertificate,
+        ),
+        (by_identity(), Some(pinned("BB")), pinned("BB")),
+        (operator.clone(), None, Trust::Verified),
+        (operator, Some(pinned("BB")), pinned("BB")),
+    ] {
+        let mut world = world();
+        let bound = AllowedEndpoints::Only(vec![(end("cloud.example"), named)]);
+        world.identities.get_mut("shared").unwrap().bound = bound.clone();
+        world.given.as_mut().unwrap().bound = bound;
+        let mut question = question(references.clone());
+        question.target = Target::Chosen(ChosenEndpoint {
+            endpoint: end("cloud.example"),
+            of_parent: None,
+            trust: pinned("AA"),
+        });
+        let got = world.decide(&question).1.unwrap();
+        assert_eq!(got.trust, expected, "{references:?}");
     }
 }

@@ -1,7 +1,6 @@
 //! Explanations of decisions.
 
 use super::*;
-use crate::endpoint::Trust;
 use crate::explain::explain;
 
 #[tokio::test]
@@ -31,10 +30,7 @@ async fn explanation_lists_steps_without_contents() {
          no credential: CloudIdentity shared does not allow namespace team-a (NamespaceNotAllowed)\n\
          hint: ask its owner to allow this namespace, or reference a Secret of your namespace"
     );
-    let parent = Some((
-        "Cloud team-a/prod".to_owned(),
-        Reference::Secret("mine".to_owned()),
-    ));
+    let parent = Some(("Cloud team-a/prod".to_owned(), Reference::secret("mine")));
     let at = ("team-a".to_owned(), "mine".to_owned());
     world.secrets.get_mut(&at).unwrap().deleting = true;
     let explanation = explain(

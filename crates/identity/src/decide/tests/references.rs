@@ -4,9 +4,9 @@ use super::*;
 
 #[test]
 fn o05_first_reference_decides_without_fallback() {
-    let mine = || Some(Reference::Secret("mine".to_owned()));
+    let mine = || Some(Reference::secret("mine"));
     let parent = |name: &str| {
-        let reference = Reference::Secret(name.to_owned());
+        let reference = Reference::secret(name);
         Some(("Cloud team-a/prod".to_owned(), reference))
     };
     let identity = |name: &str| Some(Reference::Identity(name.to_owned()));
@@ -50,7 +50,7 @@ fn o05_first_reference_decides_without_fallback() {
         // A reference to a missing or refused object is an error.
         (
             all(
-                Some(Reference::Secret("gone".to_owned())),
+                Some(Reference::secret("gone")),
                 parent("mine"),
                 namespace("everybody"),
                 true,
@@ -72,12 +72,7 @@ fn o05_first_reference_decides_without_fallback() {
         ),
         // A Secret of another namespace cannot be referenced.
         (
-            all(
-                Some(Reference::Secret("theirs".to_owned())),
-                None,
-                None,
-                true,
-            ),
+            all(Some(Reference::secret("theirs")), None, None, true),
             Err("SecretNotAvailable"),
         ),
     ] {
@@ -89,6 +84,7 @@ fn o05_first_reference_decides_without_fallback() {
 #[test]
 fn fr5_only_needed_objects_are_read() {
     let secret = |namespace: &str, name: &str| Need::Secret {
+        lent: false,
         namespace: namespace.to_owned(),
         name: name.to_owned(),
     };

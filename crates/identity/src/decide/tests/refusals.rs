@@ -111,7 +111,7 @@ fn cr1_refusal_has_reason_message_and_hint() {
         ),
         (
             by_identity(),
-            |_, question| question.endpoint = end("evil.example"),
+            |_, question| question.target = at("evil.example"),
             "EndpointNotAllowed",
             "CloudIdentity shared may not be sent to evil.example:443",
             "ask its owner to allow this server, or reference a Secret of your namespace",
@@ -187,15 +187,11 @@ fn cr1_refusal_has_reason_message_and_hint() {
         ),
         (
             CredentialReferences {
-                parent: Some((
-                    "Cloud prod".to_owned(),
-                    Reference::Secret("mine".to_owned()),
-                )),
+                parent: Some(("Cloud prod".to_owned(), Reference::secret("mine"))),
                 ..CredentialReferences::default()
             },
             |_, question| {
-                question.chosen = Some(end("cloud.example"));
-                question.endpoint = end("evil.example");
+                question.target = at_with_parent("evil.example", Some("cloud.example"));
             },
             "EndpointNotAllowed",
             "the Secret mine referenced by Cloud prod may not be sent to evil.example:443",
@@ -216,7 +212,7 @@ fn cr1_refusal_has_reason_message_and_hint() {
                 operator: true,
                 ..CredentialReferences::default()
             },
-            |_, question| question.endpoint = end("evil.example"),
+            |_, question| question.target = at("evil.example"),
             "EndpointNotAllowed",
             "the operator's own account may not be sent to evil.example:443",
             "reference an identity for this server, or a Secret of your namespace",

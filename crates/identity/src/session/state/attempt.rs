@@ -53,7 +53,7 @@ impl<S> PoolState<S> {
             }
             _ => Action::LogIn {
                 attempt,
-                credential: credential.clone(),
+                credential: Box::new(credential.clone()),
             },
         };
         self.actions.push(action);

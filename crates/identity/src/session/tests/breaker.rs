@@ -134,7 +134,7 @@ async fn open_session_is_checked_while_the_login_of_another_account_hangs() {
 
 #[tokio::test(start_paused = true)]
 async fn timeout_of_a_login_requires_no_probe_if_the_endpoint_responds_to_others() {
-    let mut test = test_with(|settings| settings.max_per_endpoint = 8);
+    let mut test = test_with(|settings| settings.concurrency = Concurrency::of_many_endpoints(8));
     drop(test.wait(0, "vc", "a").await.unwrap());
     waits(test.acquire(1, "vc", "hangs"));
     pass(SECOND).await;

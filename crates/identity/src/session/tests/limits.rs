@@ -34,7 +34,8 @@ async fn endpoint_users_are_limited_and_served_in_order() {
 #[tokio::test(start_paused = true)]
 async fn c6_owner_of_forty_endpoints_is_limited() {
     for space in [None, Some("t1")] {
-        let mut test = test_with(|settings| settings.max_per_endpoint = 8);
+        let mut test =
+            test_with(|settings| settings.concurrency = Concurrency::of_many_endpoints(8));
         let mut held = Vec::new();
         for at in 0..40 {
             let (mut key, credential) = key(&format!("evil{at}"), Trust::Verified, "a");
@@ -61,7 +62,7 @@ async fn c6_owner_of_forty_endpoints_is_limited() {
 
 #[tokio::test(start_paused = true)]
 async fn c6_suspect_endpoints_share_four_seats() {
-    let mut test = test_with(|settings| settings.max_per_endpoint = 8);
+    let mut test = test_with(|settings| settings.concurrency = Concurrency::of_many_endpoints(8));
     for at in 0..20 {
         let host = format!("evil{at}");
         let held = test.wait(at, &host, "a").await.unwrap();
@@ -88,7 +89,7 @@ async fn c6_suspect_endpoints_share_four_seats() {
 
 #[tokio::test(start_paused = true)]
 async fn slow_logins_leave_half_of_the_seats() {
-    let mut test = test_with(|settings| settings.max_per_endpoint = 8);
+    let mut test = test_with(|settings| settings.concurrency = Concurrency::of_many_endpoints(8));
     drop(test.wait(0, "slow", "a").await.unwrap());
     for at in 1..=8 {
         waits(test.acquire(at, "slow", &format!("p{at}")));
@@ -106,7 +107,7 @@ async fn slow_logins_leave_half_of_the_seats() {
 
 #[tokio::test(start_paused = true)]
 async fn c6_owner_gets_half_of_an_endpoint() {
-    let mut test = test_with(|settings| settings.max_per_endpoint = 8);
+    let mut test = test_with(|settings| settings.concurrency = Concurrency::of_many_endpoints(8));
     let (mut key, credential) = key("vc", Trust::Verified, "a");
     key.space = Some("t1".into());
     let get = |test: &Test, at| test.sessions.get(&name(at), key.clone(), &credential);
@@ -122,7 +123,7 @@ async fn c6_owner_gets_half_of_an_endpoint() {
 
 #[tokio::test(start_paused = true)]
 async fn c6_users_of_all_endpoints_are_limited() {
-    let mut test = test_with(|settings| settings.max_per_endpoint = 8);
+    let mut test = test_with(|settings| settings.concurrency = Concurrency::of_many_endpoints(8));
     let mut held = Vec::new();
     for at in 0..40 {
         let host = format!("vc{}", at / 8);
@@ -144,7 +145,7 @@ async fn c6_users_of_all_endpoints_are_limited() {
 
 #[tokio::test(start_paused = true)]
 async fn suspect_endpoint_has_one_user_until_it_completes_a_request() {
-    let mut test = test_with(|settings| settings.max_per_endpoint = 8);
+    let mut test = test_with(|settings| settings.concurrency = Concurrency::of_many_endpoints(8));
     let held = test.wait(0, "vc", "a").await.unwrap();
     held.mark_unresponsive();
     drop(held);

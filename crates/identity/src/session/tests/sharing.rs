@@ -140,8 +140,34 @@ async fn o04_sessions_are_not_shared_between_spaces_sources_or_contents() {
     let identity = |uid: &str| Source::Identity {
         name: "shared".to_owned(),
         uid: uid.to_owned(),
+        lent: false,
+    };
+    let lent = Source::Identity {
+        name: "shared".to_owned(),
+        uid: "1".to_owned(),
+        lent: true,
+    };
+    let context = |part: &str| Source::Secret {
+        namespace: "team-a".to_owned(),
+        name: "kubeconfig".to_owned(),
+        uid: "1".to_owned(),
+        part: Some(part.to_owned()),
+    };
+    let of_source = |source| Key {
+        source,
+        ..base.clone()
     };
     let keys = [
+        (of_source(lent), "a"),
+        (of_source(context("east")), "a"),
+        (of_source(context("west")), "a"),
+        (
+            Key {
+                scope: Some("hosts".to_owned()),
+                ..base.clone()
+            },
+            "a",
+        ),
         (base.clone(), "a"),
         (
             Key {
@@ -188,10 +214,10 @@ async fn o04_sessions_are_not_shared_between_spaces_sources_or_contents() {
             }
         }
     }
-    assert_eq!((test.fake.logins("vc"), test.fake.open()), (8, 8));
+    assert_eq!((test.fake.logins("vc"), test.fake.open()), (12, 12));
     // A wrong password does not get the session of the right one.
     assert_eq!(
-        test.wait(9, "vc", "wrong").await.err(),
+        test.wait(12, "vc", "wrong").await.err(),
         Some(error(Reason::InvalidCredentials))
     );
 }

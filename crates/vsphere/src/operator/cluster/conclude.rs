@@ -1,14 +1,15 @@
 //! The status of a cluster.
 
+use insula_capi::paused;
 use insula_identity::credential::Source;
 use insula_identity::decide::Refusal;
+use insula_operator::condition::{ConditionWriter, READY};
+use insula_operator::provider::{full_message, source_text};
 use k8s_openapi::jiff::Timestamp;
 
-use super::describe_source;
 use crate::kinds::{FailureDomain, Initialization, VSphereCluster};
-use crate::operator::condition::{ConditionWriter, READY, VCENTER, reason};
-use crate::operator::paused;
-use crate::operator::resolve::full_message;
+use crate::operator::condition::{VCENTER, reason};
+use crate::operator::credentials::IDENTITY;
 
 /// Whether the selected zones are ready.
 pub(super) const DOMAINS: &str = "FailureDomainsReady";
@@ -129,7 +130,7 @@ fn set_vcenter_condition(writer: &mut ConditionWriter<'_>, vcenter: &VCenter) ->
     match vcenter {
         VCenter::Checking => return false,
         VCenter::Available { version, source } => match is_supported(version) {
-            true => writer.set_true(VCENTER, "Available", describe_source(source)),
+            true => writer.set_true(VCENTER, "Available", source_text(source, IDENTITY)),
             false => {
                 let message =
                     format!("release {version:?} is older than {MIN_MAJOR_VERSION}, or none");
@@ -192,7 +193,7 @@ mod tests {
     use insula_identity::reason::Reason;
 
     use super::*;
-    use crate::operator::condition::find;
+    use insula_operator::condition::find;
 
     fn answers(version: &str) -> VCenter {
         VCenter::Available {

@@ -3,36 +3,37 @@
 
 use std::fmt::Debug;
 
+use insula_capi::names::CLUSTER_LABEL;
+use insula_capi::{Cluster, owner};
+use insula_operator::commit;
+use insula_operator::provider::end_hold;
 use insula_operator::retry::Outcome;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
-use kube::{Api, Resource, ResourceExt};
+use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tracing::info;
 
 use super::conclude::conclude_deletion;
-use super::{MAX_WAIT, Reconciliation};
-use crate::capi;
+use super::{ClusterReconciler, MAX_WAIT};
 use crate::kinds::{VSphereCluster, VSphereMachine, VSphereVM};
-use crate::names::{CLUSTER_FINALIZER, CLUSTER_LABEL};
-use crate::operator::claim::release;
-use crate::operator::commit;
-use crate::operator::context::Dependency;
-use crate::operator::resolve::cluster_claimant;
+use crate::names::CLUSTER_FINALIZER;
+use crate::operator::credentials::{ACCOUNT, cluster_hold};
 
-impl Reconciliation<'_> {
+impl ClusterReconciler<'_> {
     /// Does as much of the deletion as is possible now.
     pub(super) async fn remove(
-        &mut self,
+        &self,
         cluster: VSphereCluster,
-        owner: Option<&capi::Cluster>,
+        owner: Option<&Cluster>,
     ) -> Result<Outcome, kube::Error> {
         if !commit::has_finalizer(&cluster, CLUSTER_FINALIZER) {
             // Other finalizers are left, or it is about to disappear.
-            return Ok(Outcome::Waits(self.context.resync_after(self.key)));
+            return Ok(Outcome::Waits(self.of.resync_after()));
         }
-        let name = member_name(&cluster, owner);
+        let name = owner.map(ResourceExt::name_any);
+        let name = name.unwrap_or_else(|| owner::cluster_name(&cluster));
         if let Some(waits_for) = self.members(&name).await? {
             let after = conclude_deletion(&cluster, Some(&waits_for), Timestamp::now());
             commit::status(&self.clusters, &cluster, &after).await?;
@@ -40,21 +41,19 @@ impl Reconciliation<'_> {
         }
         let reference = cluster.spec.identity_ref.as_ref();
         if let Some(secret) = reference.filter(|reference| reference.kind == "Secret") {
-            release(&self.secrets(), &cluster_claimant(&cluster), &secret.name).await?;
+            let secrets = self.of.secrets(self.of.key.namespace_or_empty());
+            let hold = cluster_hold(&cluster);
+            end_hold(&secrets, &hold, &ACCOUNT, &secret.name, false).await?;
         }
         commit::remove_finalizer(&self.clusters, &cluster, CLUSTER_FINALIZER).await?;
-        info!(key = %self.key, "cluster deleted");
+        info!(key = %self.of.key, "cluster deleted");
         Ok(Outcome::Gone)
     }
 
     /// Returns which machines are left, if any.
-    async fn members(&mut self, cluster: &str) -> Result<Option<String>, kube::Error> {
-        let on = Dependency::Members {
-            space: self.key.space.clone(),
-            namespace: self.key.namespace_or_empty().to_owned(),
-            cluster: cluster.to_owned(),
-        };
-        self.context.depend_on(self.key, &mut self.depends, on);
+    async fn members(&self, cluster: &str) -> Result<Option<String>, kube::Error> {
+        let namespace = self.of.key.namespace_or_empty();
+        self.of.depend_on_members(namespace, cluster);
         let machines = self.count::<VSphereMachine>(cluster).await?;
         if machines > 0 {
             return Ok(Some(format!("waits for {machines} VSphereMachines")));
@@ -68,16 +67,8 @@ impl Reconciliation<'_> {
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
         K: Clone + Debug + DeserializeOwned,
     {
-        let api: Api<K> = Api::namespaced(self.client.clone(), self.key.namespace_or_empty());
         let of_cluster = ListParams::default().labels(&format!("{CLUSTER_LABEL}={cluster}"));
-        Ok(api.list_metadata(&of_cluster).await?.items.len())
+        let listed = self.of.api::<K>().list_metadata(&of_cluster).await?;
+        Ok(listed.items.len())
     }
-}
-
-/// Returns the value of the cluster label of its machines: the name of the Cluster.
-fn member_name(cluster: &VSphereCluster, owner: Option<&capi::Cluster>) -> String {
-    let label = || cluster.labels().get(CLUSTER_LABEL).cloned();
-    let named = super::owner_of(cluster).map(str::to_owned);
-    let owner = owner.map(ResourceExt::name_any).or(named);
-    owner.or_else(label).unwrap_or_else(|| cluster.name_any())
 }

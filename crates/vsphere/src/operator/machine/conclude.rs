@@ -1,13 +1,14 @@
 //! The status of a machine. No I/O.
 
+use insula_capi::paused;
+use insula_operator::condition::{ConditionWriter, find};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use crate::kinds::{
     Initialization, MachineAddress, VSphereMachine, VSphereMachineStatus, VSphereVM,
 };
-use crate::operator::condition::{ConditionWriter, VCENTER, find};
-use crate::operator::paused;
+use crate::operator::condition::VCENTER;
 use crate::operator::vm::{PROVISIONED, bios_uuid, needs_addresses};
 
 /// A writer for the status of a machine.

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use insula_capi::names::{CLUSTER_LABEL, CONTROL_PLANE_LABEL, WATCH_LABEL};
+use insula_capi::{Cluster, Machine};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Resource, ResourceExt};
 
 use super::name::{NameError, TemplateValues, name};
-use crate::capi::{Cluster, Machine};
 use crate::kinds::{
     BootstrapReference, NetworkDevice, VSphereCluster, VSphereDeploymentZone, VSphereFailureDomain,
     VSphereMachine, VSphereVM, VSphereVMSpec, VirtualMachineSpec,
 };
-use crate::names::{CLUSTER_LABEL, CONTROL_PLANE_LABEL, WATCH_LABEL};
 use crate::operator::vm::bios_uuid;
 
 /// The objects that a VSphereVM is derived from.

@@ -2,21 +2,20 @@
 
 use insula_operator::retry::Outcome;
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, ResourceExt};
+use kube::ResourceExt;
 use tracing::info;
 
 use super::clone::{BootstrapData, prepare};
 use super::metadata;
 use super::plan::{Observed, Plan, Problem, Step};
-use super::{Reconciliation, StepError};
-use crate::operator::read::get_named;
+use super::{StepError, VmReconciler};
 use crate::vcenter::{Error, Object, Session, Task};
 
 /// Annotation of a VSphereVM with more than one clone attempt: the outcome of the first one is
 /// unknown, however the last one ends.
 const UNKNOWN_CLONE: &str = "vsphere.insula.dev/clone-unheard";
 
-impl Reconciliation<'_> {
+impl VmReconciler<'_> {
     /// Carries out a step. Returns the outcome if the reconciliation ends with it. A started task
     /// is recorded at once; if the operator is stopped before, its result is found by observation.
     pub(super) async fn carry_out(
@@ -28,10 +27,10 @@ impl Reconciliation<'_> {
         if let Some(problem) = &plan.problem {
             self.status_writer().not_provisioned(problem);
         }
-        let intervals = self.context.intervals;
+        let intervals = self.of.context.provider.intervals;
         let task = match plan.step {
             Step::Wait(pause) => {
-                self.commit().await?;
+                self.vm.commit().await?;
                 return Ok(Some(Outcome::Waits(pause)));
             }
             Step::ClearTask => {
@@ -46,7 +45,7 @@ impl Reconciliation<'_> {
                 self.clear_failed_task(observed);
                 self.status_writer()
                     .pause_until(observed.now + intervals.retry);
-                self.commit().await?;
+                self.vm.commit().await?;
                 return Ok(Some(Outcome::Waits(intervals.retry)));
             }
             Step::RecordUuid(uuid) => {
@@ -66,8 +65,8 @@ impl Reconciliation<'_> {
             Step::RemoveFinalizer => return Ok(Some(self.remove_finalizer().await?)),
             Step::Done => {
                 self.status_writer().provisioned();
-                self.commit().await?;
-                return Ok(Some(Outcome::Settled(self.context.resync_after(self.key))));
+                self.vm.commit().await?;
+                return Ok(Some(Outcome::Settled(self.of.resync_after())));
             }
             Step::Clone => self.clone(session).await?,
             Step::WriteMetadata(vm, text) => describe(session, &vm, text).await?,
@@ -76,7 +75,7 @@ impl Reconciliation<'_> {
             Step::Destroy(vm) => self.commit_before(session.destroy(&vm)).await?,
         };
         self.status_writer().status().task_ref = Some(task.id);
-        self.commit().await?;
+        self.vm.commit().await?;
         Ok(Some(Outcome::Waits(intervals.tasks)))
     }
 
@@ -85,7 +84,7 @@ impl Reconciliation<'_> {
         &mut self,
         task: impl Future<Output = Result<Object, Error>>,
     ) -> Result<Object, StepError> {
-        self.commit().await?;
+        self.vm.commit().await?;
         Ok(task.await?)
     }
 
@@ -114,7 +113,7 @@ impl Reconciliation<'_> {
         let Some(Task::Failed { fault, .. }) = &observed.task else {
             return;
         };
-        let unknown = self.vm.annotations().contains_key(UNKNOWN_CLONE);
+        let unknown = self.vm.object.annotations().contains_key(UNKNOWN_CLONE);
         let mut status_writer = self.status_writer();
         let status = status_writer.status();
         status.task_ref = None;
@@ -127,33 +126,30 @@ impl Reconciliation<'_> {
     /// never cloned.
     pub(super) async fn clone(&mut self, session: &Session) -> Result<Object, StepError> {
         let start = self.bootstrap_data().await?;
-        let prepared = prepare(session, &self.vm, &start).await?;
+        let prepared = prepare(session, &self.vm.object, &start).await?;
         if self.status_writer().status().clone_mode.is_some() {
             self.annotate(UNKNOWN_CLONE, "true").await?;
         }
         let mode = Some(prepared.mode.to_owned());
         let before = std::mem::replace(&mut self.status_writer().status().clone_mode, mode);
-        self.commit().await?;
+        self.vm.commit().await?;
         let started = session.clone_vm(&prepared.template, &prepared.clone).await;
         if let Err(Error::Fault { .. } | Error::NotAuthenticated | Error::Gone(_)) = &started {
             self.status_writer().status().clone_mode = before;
-            self.commit().await?;
+            self.vm.commit().await?;
         }
         let task = started?;
-        info!(vm = %self.key, task = task.id, mode = prepared.mode, "clone started");
+        info!(vm = %self.of.key, task = task.id, mode = prepared.mode, "clone started");
         Ok(task)
     }
 
     /// Reads the bootstrap data.
     pub(super) async fn bootstrap_data(&self) -> Result<BootstrapData, StepError> {
-        let Some(reference) = &self.vm.spec.bootstrap_ref else {
+        let Some(reference) = &self.vm.object.spec.bootstrap_ref else {
             return Ok(BootstrapData::default());
         };
-        let namespace = self.key.namespace_or_empty();
-        let client = self.context.client(self.key.space.as_deref());
-        let secrets: Api<Secret> = Api::namespaced(client, namespace);
         let name = &reference.name;
-        let Some(secret) = get_named(&secrets, name).await? else {
+        let Some(secret) = self.of.read::<Secret>(name).await? else {
             let message = format!("there is no Secret {name:?}");
             return Err(StepError::Problem(Problem::new(
                 "WaitingForBootstrapData",
@@ -174,7 +170,7 @@ impl Reconciliation<'_> {
             .as_ref()
             .map_or("", |problem| problem.message.as_str());
         self.status_writer().shutdown("InProgress", message);
-        self.commit().await?;
+        self.vm.commit().await?;
         Ok(session.shut_down_guest(vm).await?)
     }
 }

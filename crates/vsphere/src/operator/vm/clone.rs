@@ -210,7 +210,7 @@ fn extra(spec: &VirtualMachineSpec, start: &BootstrapData) -> Vec<(String, Hidde
         .custom_vmx_keys
         .iter()
         .filter(|(key, _)| !is_reserved(key));
-    let given = given.map(|(key, value)| (key.clone(), Hidden::new(value)));
+    let given = given.map(|(key, value)| (key.clone(), Hidden::new(value.as_str())));
     given.chain(start.0.iter().cloned()).collect()
 }
 
@@ -222,7 +222,7 @@ mod tests {
     fn revealed(list: &[(String, Hidden)]) -> Vec<(&str, &str)> {
         let pairs = list.iter();
         pairs
-            .map(|(key, value)| (key.as_str(), value.reveal()))
+            .map(|(key, value)| (key.as_str(), value.text().unwrap()))
             .collect()
     }
 

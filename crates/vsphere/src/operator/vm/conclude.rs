@@ -1,13 +1,13 @@
 //! The status of a virtual machine. No I/O.
 
-use insula_operator::condition::seconds;
+use insula_capi::paused;
+use insula_operator::condition::{ConditionWriter, seconds};
 use k8s_openapi::jiff::Timestamp;
 
 use super::plan::{self, Problem};
 use super::remove::SHUTDOWN;
 use crate::kinds::{NetworkStatus, VSphereVM, VSphereVMStatus};
-use crate::operator::condition::{ConditionWriter, VCENTER};
-use crate::operator::paused;
+use crate::operator::condition::VCENTER;
 use crate::vcenter::{Machine, Object};
 
 /// Whether it runs and can be reached.

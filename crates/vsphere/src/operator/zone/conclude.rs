@@ -1,12 +1,13 @@
 //! The status of a zone.
 
+use insula_capi::paused;
 use insula_identity::decide::Refusal;
+use insula_operator::condition::{ConditionWriter, READY, find};
+use insula_operator::provider::full_message;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::kinds::VSphereDeploymentZone;
-use crate::operator::condition::{ConditionWriter, READY, VCENTER, find, reason};
-use crate::operator::paused;
-use crate::operator::resolve::full_message;
+use crate::operator::condition::{VCENTER, reason};
 use crate::vcenter;
 
 /// Whether the resource pool and the folder exist.

@@ -1,5 +1,5 @@
-//! When sessions were last checked. Clusters that only want to know whether their vCenter answers
-//! share the check; without it, an expired session that no machine uses would never be found.
+//! When sessions were last checked. Objects that only want to know whether their server answers
+//! share the check; without it, an expired session that no other object uses would never be found.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +9,7 @@ use insula_identity::session::Key;
 
 /// When each session was last checked.
 #[derive(Debug)]
-pub(super) struct SessionLiveness {
+pub struct SessionLiveness {
     valid_for: Duration,
     last_checked: Mutex<HashMap<Key, Instant>>,
 }
@@ -54,19 +54,14 @@ impl SessionLiveness {
 mod tests {
     use std::collections::BTreeMap;
 
-    use insula_identity::credential::{Fingerprint, Source};
-    use insula_identity::endpoint::{Endpoint, Trust};
+    use insula_identity::credential::Credential;
+    use insula_identity::endpoint::Endpoint;
 
     use super::*;
 
     fn key(host: &str) -> Key {
-        Key {
-            space: None,
-            source: Source::Operator,
-            endpoint: Endpoint::parse(host, 443).unwrap(),
-            trust: Trust::Verified,
-            fingerprint: Fingerprint::of(&BTreeMap::new()),
-        }
+        let endpoint = Endpoint::parse(host, 443).unwrap();
+        Key::of(None, &Credential::of_operator(BTreeMap::new(), endpoint))
     }
 
     #[test]

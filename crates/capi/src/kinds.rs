@@ -1,4 +1,4 @@
-//! The parts of Cluster API's own kinds that the operator uses.
+//! The fields of Cluster and Machine that providers use.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
@@ -22,7 +22,7 @@ pub struct ClusterSpec {
     /// Whether controllers must leave it alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
-    /// Its VSphereCluster.
+    /// The infrastructure object of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub infrastructure_ref: Option<ContractReference>,
 }
@@ -86,13 +86,13 @@ pub struct MachineSpec {
     /// Its bootstrap data.
     #[serde(default)]
     pub bootstrap: Bootstrap,
-    /// Its VSphereMachine.
+    /// The infrastructure object of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub infrastructure_ref: Option<ContractReference>,
     /// The failure domain that it is placed in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_domain: Option<String>,
-    /// The virtual machine, as `vsphere://UUID`.
+    /// The ID of the machine at its provider, as in `vsphere://UUID`.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",

@@ -1,35 +1,71 @@
 //! The status of an identity.
 
+use insula_identity::shape::InvalidContent;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
+use kube::api::DynamicObject;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::kinds::VSphereClusterIdentity;
-use crate::operator::condition::ConditionWriter;
-use crate::operator::paused;
+use crate::condition::{ConditionWriter, valid_conditions};
 
 /// Whether it can be used.
-pub(super) const AVAILABLE: &str = "Available";
+pub(in crate::provider) const AVAILABLE: &str = "Available";
 /// How many of its users are listed.
 const MAX_LISTED_USERS: usize = 5;
+
+/// The status of an identity.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct IdentityStatus {
+    /// Whether it can be used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<bool>,
+    /// How many objects use it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub users: Option<i64>,
+    /// Some of them, by kind, namespace and name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub used_by: Vec<String>,
+    /// Its conditions.
+    #[serde(default, deserialize_with = "valid_conditions")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+/// Returns the status of an identity; an empty one if it cannot be parsed.
+pub(in crate::provider) fn status_of(identity: &DynamicObject) -> IdentityStatus {
+    serde_json::from_value(identity.data["status"].clone()).unwrap_or_default()
+}
+
+/// Returns the identity with another status.
+pub(super) fn with_status(identity: &DynamicObject, status: &IdentityStatus) -> DynamicObject {
+    let mut after = identity.clone();
+    if let (Value::Object(data), Ok(status)) = (&mut after.data, serde_json::to_value(status)) {
+        data.insert("status".to_owned(), status);
+    }
+    after
+}
 
 /// The state of an identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// It can be used.
     Available,
-    /// It can be used, but its Secret is being deleted and exists only because it is claimed.
-    AvailableWhileClaimed(String),
+    /// It can be used, but its Secret is being deleted and exists only because it is held.
+    AvailableWhileHeld(String),
     /// Its Secret does not exist.
     NoSecret(String),
     /// Its Secret is being deleted.
     SecretTerminating(String),
-    /// An object of this kind has claimed its Secret.
-    SecretClaimed(String),
-    /// Its Secret cannot be claimed.
-    ClaimFailed(String),
-    /// Its Secret lacks required keys.
-    KeysMissing {
+    /// An object of this kind holds its Secret.
+    SecretHeld(String),
+    /// Its Secret cannot be held.
+    HoldFailed(String),
+    /// Its Secret has other contents than it should.
+    InvalidSecret {
         secret: String,
-        missing: Vec<&'static str>,
+        invalid: InvalidContent,
     },
     /// Its Secret is of a type with another purpose.
     WrongSecretType { secret: String, of_type: String },
@@ -44,7 +80,7 @@ impl State {
     fn reason_and_message(&self) -> (&'static str, String) {
         match self {
             Self::Available => ("Available", String::new()),
-            Self::AvailableWhileClaimed(secret) => (
+            Self::AvailableWhileHeld(secret) => (
                 "Available",
                 format!("Secret {secret} is being deleted, and exists only while it is used"),
             ),
@@ -55,14 +91,19 @@ impl State {
                 "SecretNotAvailable",
                 format!("Secret {secret} is being deleted"),
             ),
-            Self::SecretClaimed(kind) => (
+            Self::SecretHeld(kind) => (
                 "SecretAlreadyInUse",
                 format!("the Secret is used by another {kind}"),
             ),
-            Self::ClaimFailed(why) => ("SettingSecretOwnerReferenceFailed", why.clone()),
-            Self::KeysMissing { secret, missing } => (
+            Self::HoldFailed(why) => ("SettingSecretOwnerReferenceFailed", why.clone()),
+            Self::InvalidSecret { secret, invalid } => (
                 "InvalidCredentials",
-                format!("Secret {secret} has no {}", missing.join(" and no ")),
+                match invalid {
+                    InvalidContent::Lacks(keys) => {
+                        format!("Secret {secret} has no {}", keys.join(" and no "))
+                    }
+                    other => format!("Secret {secret} {other}"),
+                },
             ),
             Self::WrongSecretType { secret, of_type } => (
                 "InvalidCredentials",
@@ -74,19 +115,18 @@ impl State {
     }
 
     fn is_usable(&self) -> bool {
-        matches!(self, Self::Available | Self::AvailableWhileClaimed(_))
+        matches!(self, Self::Available | Self::AvailableWhileHeld(_))
     }
 }
 
 /// Returns the identity with its new status.
 pub(super) fn conclude(
-    identity: &VSphereClusterIdentity,
+    identity: &DynamicObject,
     state: &State,
     users: &[String],
     now: Timestamp,
-) -> VSphereClusterIdentity {
-    let mut after = identity.clone();
-    let status = after.status.get_or_insert_default();
+) -> DynamicObject {
+    let mut status = status_of(identity);
     status.ready = match state {
         // A usable identity stays usable until its last user is gone.
         State::Deleting(_) => status.ready,
@@ -94,37 +134,47 @@ pub(super) fn conclude(
     };
     status.users = Some(i64::try_from(users.len()).unwrap_or(i64::MAX));
     status.used_by = users.iter().take(MAX_LISTED_USERS).cloned().collect();
-    let generation = identity.metadata.generation;
-    paused::set_condition(&mut status.conditions, None, generation, now);
     let mut writer = ConditionWriter {
         conditions: &mut status.conditions,
-        generation,
+        generation: identity.metadata.generation,
         now,
     };
+    writer.set_false("Paused", "NotPaused", "");
     let (reason, message) = state.reason_and_message();
     match state.is_usable() {
         true => writer.set_true(AVAILABLE, reason, message),
         false => writer.set_false(AVAILABLE, reason, message),
     }
-    after
+    with_status(identity, &status)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operator::condition::find;
+    use crate::condition::find;
+    use kube::api::ApiResource;
+
+    fn identity(ready: Option<bool>) -> DynamicObject {
+        let kind = ApiResource::from_gvk(&kube::api::GroupVersionKind::gvk("g", "v1", "Cloud"));
+        let spec = serde_json::json!({"status": {"ready": ready}});
+        DynamicObject::new("shared", &kind).data(spec)
+    }
 
     #[test]
     fn identity_is_ready_exactly_if_available() {
         let secret = || "capv-system/shared".to_owned();
-        let incomplete = |missing: &[&'static str]| State::KeysMissing {
+        let invalid = |invalid| State::InvalidSecret {
             secret: secret(),
-            missing: missing.to_vec(),
+            invalid,
+        };
+        let lacks = |keys: &[&str]| {
+            let keys = keys.iter().map(|&key| key.to_owned()).collect();
+            invalid(InvalidContent::Lacks(keys))
         };
         for (state, ready, reason, message) in [
             (State::Available, true, "Available", ""),
             (
-                State::AvailableWhileClaimed(secret()),
+                State::AvailableWhileHeld(secret()),
                 true,
                 "Available",
                 "Secret capv-system/shared is being deleted, and exists only while it is used",
@@ -142,22 +192,28 @@ mod tests {
                 "Secret capv-system/shared is being deleted",
             ),
             (
-                State::SecretClaimed("VSphereCluster".to_owned()),
+                State::SecretHeld("VSphereCluster".to_owned()),
                 false,
                 "SecretAlreadyInUse",
                 "the Secret is used by another VSphereCluster",
             ),
             (
-                State::ClaimFailed("no".to_owned()),
+                State::HoldFailed("no".to_owned()),
                 false,
                 "SettingSecretOwnerReferenceFailed",
                 "no",
             ),
             (
-                incomplete(&["username", "password"]),
+                lacks(&["username", "password"]),
                 false,
                 "InvalidCredentials",
                 "Secret capv-system/shared has no username and no password",
+            ),
+            (
+                invalid(InvalidContent::NotText("password".to_owned())),
+                false,
+                "InvalidCredentials",
+                "Secret capv-system/shared has a password that is not UTF-8 text",
             ),
             (
                 State::WrongSecretType {
@@ -175,14 +231,13 @@ mod tests {
                 "no",
             ),
         ] {
-            let mut identity = VSphereClusterIdentity::default();
+            let mut identity = identity(Some(!ready));
             identity.metadata.generation = Some(2);
-            identity.status.get_or_insert_default().ready = Some(!ready);
             let users: Vec<_> = (0..7)
                 .map(|number| format!("VSphereCluster a/{number}"))
                 .collect();
             let after = conclude(&identity, &state, &users, Timestamp::UNIX_EPOCH);
-            let status = after.status.unwrap();
+            let status = status_of(&after);
             assert_eq!(status.ready, Some(ready), "{state:?}");
             assert_eq!(status.users, Some(7));
             assert_eq!(status.used_by, users[..5]);
@@ -198,12 +253,11 @@ mod tests {
     #[test]
     fn deletion_does_not_make_an_identity_ready() {
         for ready in [None, Some(false), Some(true)] {
-            let mut identity = VSphereClusterIdentity::default();
-            identity.status.get_or_insert_default().ready = ready;
+            let identity = identity(ready);
             for (used, message) in [(None, ""), (Some("used".to_owned()), "used")] {
                 let state = State::Deleting(used);
                 let after = conclude(&identity, &state, &[], Timestamp::UNIX_EPOCH);
-                let status = after.status.unwrap();
+                let status = status_of(&after);
                 assert_eq!(status.ready, ready);
                 let available = find(&status.conditions, AVAILABLE).unwrap();
                 assert_eq!(available.status, "False");

@@ -3,17 +3,84 @@
 use std::fmt::Debug;
 
 use kube::api::{Patch, PatchParams};
+use kube::core::object::HasStatus;
 use kube::{Api, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-/// Writes the differences of the status. Returns whether there were any.
+/// An object whose status is being changed.
+#[derive(Clone, Debug)]
+pub struct StatusChange<K> {
+    /// The objects of its kind and namespace.
+    pub api: Api<K>,
+    /// The object as it is stored.
+    pub stored: K,
+    /// The object with its new status.
+    pub object: K,
+}
+
+impl<K> StatusChange<K>
+where
+    K: Resource + HasStatus + Clone + Debug + Serialize + DeserializeOwned,
+{
+    /// Returns an object without changes.
+    pub fn new(api: Api<K>, object: K) -> Self {
+        Self {
+            api,
+            stored: object.clone(),
+            object,
+        }
+    }
+
+    /// Writes the differences of the status.
+    ///
+    /// # Errors
+    ///
+    /// If the API server refuses the patch, for example because the object has changed.
+    pub async fn commit(&mut self) -> Result<(), kube::Error> {
+        if let Some(stored) = status(&self.api, &self.stored, &self.object).await? {
+            self.object = stored.clone();
+            self.stored = stored;
+        }
+        Ok(())
+    }
+
+    /// Takes over a newly stored object, and keeps the status that is not written yet.
+    pub fn adopt(&mut self, stored: K) {
+        let status = self.object.status_mut().take();
+        self.object = stored.clone();
+        *self.object.status_mut() = status;
+        self.stored = stored;
+    }
+
+    /// Adds a finalizer.
+    ///
+    /// # Errors
+    ///
+    /// If the API server refuses the patch.
+    pub async fn add_finalizer(&mut self, finalizer: &str) -> Result<(), kube::Error> {
+        let stored = add_finalizer(&self.api, &self.stored, finalizer).await?;
+        self.adopt(stored);
+        Ok(())
+    }
+
+    /// Removes a finalizer.
+    ///
+    /// # Errors
+    ///
+    /// If the API server refuses the patch.
+    pub async fn remove_finalizer(&self, finalizer: &str) -> Result<(), kube::Error> {
+        remove_finalizer(&self.api, &self.stored, finalizer).await
+    }
+}
+
+/// Writes the differences of the status. Returns the stored object if there were any.
 ///
 /// # Errors
 ///
 /// If the API server refuses the patch, for example because the object has changed.
-pub(super) async fn status<K>(api: &Api<K>, before: &K, after: &K) -> Result<bool, kube::Error>
+pub async fn status<K>(api: &Api<K>, before: &K, after: &K) -> Result<Option<K>, kube::Error>
 where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned,
 {
@@ -22,21 +89,21 @@ where
         Ok(object.get("status").cloned().unwrap_or_else(|| json!({})))
     };
     let Some(status) = difference(&status_of(before)?, &status_of(after)?) else {
-        return Ok(false);
+        return Ok(None);
     };
     let patch = json!({"metadata": as_seen(before), "status": status});
     let parameters = PatchParams::default();
     api.patch_status(&before.name_any(), &parameters, &Patch::Merge(patch))
-        .await?;
-    Ok(true)
+        .await
+        .map(Some)
 }
 
 /// Adds a finalizer to an object.
-pub(super) async fn add_finalizer<K>(
-    api: &Api<K>,
-    object: &K,
-    finalizer: &str,
-) -> Result<K, kube::Error>
+///
+/// # Errors
+///
+/// If the API server refuses the patch.
+pub async fn add_finalizer<K>(api: &Api<K>, object: &K, finalizer: &str) -> Result<K, kube::Error>
 where
     K: Resource + Clone + Debug + DeserializeOwned,
 {
@@ -49,7 +116,11 @@ where
 }
 
 /// Removes a finalizer; an object that no longer exists is no error.
-pub(super) async fn remove_finalizer<K>(
+///
+/// # Errors
+///
+/// If the API server refuses the patch.
+pub async fn remove_finalizer<K>(
     api: &Api<K>,
     object: &K,
     finalizer: &str,
@@ -69,12 +140,16 @@ where
 }
 
 /// Returns whether an object has this finalizer.
-pub(super) fn has_finalizer<K: Resource>(object: &K, finalizer: &str) -> bool {
+pub fn has_finalizer<K: Resource>(object: &K, finalizer: &str) -> bool {
     object.finalizers().iter().any(|held| held == finalizer)
 }
 
 /// Writes fields of the metadata, if the object has not changed since it was read.
-pub(super) async fn metadata<K>(api: &Api<K>, object: &K, fields: Value) -> Result<K, kube::Error>
+///
+/// # Errors
+///
+/// If the API server refuses the patch, for example because the object has changed.
+pub async fn metadata<K>(api: &Api<K>, object: &K, fields: Value) -> Result<K, kube::Error>
 where
     K: Resource + Clone + Debug + DeserializeOwned,
 {
@@ -93,7 +168,7 @@ fn as_seen<K: Resource>(object: &K) -> Value {
 }
 
 /// Returns the merge patch from one value to the other; none if they are equal. Lists are
-/// replaced as a whole. The recursion is as deep as the types of this crate.
+/// replaced as a whole. The recursion is as deep as the objects.
 fn difference(before: &Value, after: &Value) -> Option<Value> {
     if before == after {
         return None;

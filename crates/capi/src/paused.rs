@@ -1,23 +1,18 @@
 //! Whether an object is paused: then it is not reconciled, and its finalizer stays.
 
+use insula_operator::condition::{self, NewCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt};
 
-use insula_operator::condition::{self, NewCondition};
-
-use crate::capi;
+use crate::kinds::Cluster;
 use crate::names::PAUSED;
 
 /// The type of the condition.
-pub(super) const CONDITION: &str = "Paused";
+pub const CONDITION: &str = "Paused";
 
 /// Returns why an object is paused, as the message of the condition; none if it is not.
-pub(super) fn paused(
-    cluster: Option<&capi::Cluster>,
-    object: &impl Resource,
-    kind: &str,
-) -> Option<String> {
+pub fn paused(cluster: Option<&Cluster>, object: &impl Resource, kind: &str) -> Option<String> {
     let by_cluster = cluster.is_some_and(|cluster| cluster.spec.paused == Some(true));
     let by_annotation = object.annotations().contains_key(PAUSED);
     let mut reasons = Vec::new();
@@ -31,7 +26,7 @@ pub(super) fn paused(
 }
 
 /// Sets the condition `Paused`.
-pub(super) fn set_condition(
+pub fn set_condition(
     conditions: &mut Vec<Condition>,
     why: Option<&str>,
     generation: Option<i64>,
@@ -50,17 +45,17 @@ pub(super) fn set_condition(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::VSphereCluster;
+    use crate::kinds::Machine;
 
     #[test]
     fn paused_message_names_cluster_and_annotation() {
         let cluster = |paused| {
-            let mut cluster = capi::Cluster::default();
+            let mut cluster = Cluster::default();
             cluster.spec.paused = paused;
             cluster
         };
         let by_cluster = "Cluster spec.paused is set to true";
-        let by_itself = "VSphereCluster has the cluster.x-k8s.io/paused annotation";
+        let by_itself = "Machine has the cluster.x-k8s.io/paused annotation";
         let both = format!("{by_cluster}, {by_itself}");
         for (of_cluster, of_itself, expected) in [
             (None, None, None),
@@ -71,13 +66,13 @@ mod tests {
             (Some(None), Some("false"), Some(by_itself)),
             (Some(Some(true)), Some("true"), Some(both.as_str())),
         ] {
-            let mut object = VSphereCluster::default();
+            let mut object = Machine::default();
             if let Some(value) = of_itself {
                 let annotations = object.annotations_mut();
                 annotations.insert(PAUSED.to_owned(), value.to_owned());
             }
             let cluster = of_cluster.map(cluster);
-            let why = paused(cluster.as_ref(), &object, "VSphereCluster");
+            let why = paused(cluster.as_ref(), &object, "Machine");
             assert_eq!(why.as_deref(), expected);
         }
     }

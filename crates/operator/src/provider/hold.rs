@@ -1,0 +1,150 @@
+//! Holds on Secrets: owner reference and finalizer.
+
+use insula_identity::claim::{ClaimChange, Hold, Owner};
+use insula_identity::credential::Hidden;
+use insula_identity::shape::{InvalidContent, Shape};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+
+use crate::commit::has_finalizer;
+use crate::read::get_named;
+
+/// The outcome of taking a hold on a Secret.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HoldOutcome {
+    /// The Secret is held.
+    Held,
+    /// The Secret does not exist.
+    NotFound,
+    /// The Secret is being deleted, and was not held before.
+    Terminating,
+    /// Another object holds it.
+    HeldByOther(Owner),
+    /// The Secret contains no credential, and is neither kept nor deleted.
+    NoCredential,
+}
+
+/// The types of Secrets that may be held: only generic ones.
+const GENERIC_TYPES: &[&str] = &["", "Opaque"];
+
+/// Returns whether a Secret contains a credential: it is of a generic type and has the contents
+/// of the shape. Other Secrets are never held and never deleted, even if an object references
+/// them.
+pub(super) fn is_credential(secret: &Secret, shape: &dyn Shape) -> bool {
+    let of_type = secret.type_.as_deref().unwrap_or_default();
+    GENERIC_TYPES.contains(&of_type) && check_content(secret, shape).is_ok()
+}
+
+/// Checks the contents of a Secret.
+pub(super) fn check_content(secret: &Secret, shape: &dyn Shape) -> Result<(), InvalidContent> {
+    let data = secret.data.iter().flatten();
+    let data = data.map(|(key, value)| (key.clone(), Hidden::new(value.0.clone())));
+    shape.read(&data.collect(), None).map(drop)
+}
+
+/// Takes a hold on a Secret. It is not deleted before the hold ends.
+///
+/// # Errors
+///
+/// If a request fails.
+pub async fn take_hold(
+    secrets: &Api<Secret>,
+    hold: &Hold,
+    shape: &dyn Shape,
+    name: &str,
+) -> Result<HoldOutcome, kube::Error> {
+    let Some(secret) = get_named(secrets, name).await? else {
+        return Ok(HoldOutcome::NotFound);
+    };
+    if let Some(owner) = hold.holder(secret.owner_references()) {
+        return Ok(HoldOutcome::HeldByOther(owner.clone()));
+    }
+    if !is_credential(&secret, shape) {
+        return Ok(HoldOutcome::NoCredential);
+    }
+    let terminating = secret.metadata.deletion_timestamp.is_some();
+    match hold.take(secret.owner_references(), secret.finalizers()) {
+        ClaimChange::Unchanged => {}
+        ClaimChange::Taken(owner) => return Ok(HoldOutcome::HeldByOther(owner)),
+        // The API server accepts no new finalizer on a terminating object.
+        ClaimChange::Write { finalizers, .. }
+            if terminating && finalizers.iter().any(|one| !has_finalizer(&secret, one)) =>
+        {
+            return Ok(HoldOutcome::Terminating);
+        }
+        ClaimChange::Write { owners, finalizers } => {
+            write_owners(secrets, &secret, &owners, &finalizers).await?;
+        }
+    }
+    Ok(HoldOutcome::Held)
+}
+
+/// Ends the hold of an object that is being deleted. A Secret that it held alone is deleted too,
+/// unless it has another owner or contains no credential. It is deleted before the finalizer is
+/// removed, so that a restarted operator finds what is left to do.
+///
+/// # Errors
+///
+/// If a request fails.
+pub async fn end_hold(
+    secrets: &Api<Secret>,
+    hold: &Hold,
+    shape: &dyn Shape,
+    name: &str,
+    has_other_users: bool,
+) -> Result<(), kube::Error> {
+    let Some(secret) = get_named(secrets, name).await? else {
+        return Ok(());
+    };
+    let change = hold.end(
+        secret.owner_references(),
+        secret.finalizers(),
+        has_other_users,
+    );
+    let ClaimChange::Write { owners, finalizers } = change else {
+        return Ok(());
+    };
+    let terminating = secret.metadata.deletion_timestamp.is_some();
+    let is_deleted = matches!(hold, Hold::One(_)) && owners.is_empty();
+    if is_deleted && is_credential(&secret, shape) && !terminating {
+        let only_this = DeleteParams::default().preconditions(Preconditions {
+            uid: secret.uid(),
+            resource_version: secret.resource_version(),
+        });
+        ignore_not_found(secrets.delete(name, &only_this).await.map(drop))?;
+        let Some(secret) = secrets.get_opt(name).await? else {
+            return Ok(());
+        };
+        return ignore_not_found(write_owners(secrets, &secret, &owners, &finalizers).await);
+    }
+    ignore_not_found(write_owners(secrets, &secret, &owners, &finalizers).await)
+}
+
+/// Writes the owners and finalizers of a Secret, if it has not changed since it was read.
+pub(super) async fn write_owners(
+    secrets: &Api<Secret>,
+    secret: &Secret,
+    owners: &[Owner],
+    finalizers: &[String],
+) -> Result<(), kube::Error> {
+    let patch = json!({"metadata": {
+        "uid": secret.uid(),
+        "resourceVersion": secret.resource_version(),
+        "ownerReferences": owners,
+        "finalizers": finalizers,
+    }});
+    let (name, parameters) = (secret.name_any(), PatchParams::default());
+    let patch = Patch::Merge(patch);
+    let written = secrets.patch_metadata(&name, &parameters, &patch).await;
+    written.map(drop)
+}
+
+/// Treats a missing object as success.
+pub(super) fn ignore_not_found(done: Result<(), kube::Error>) -> Result<(), kube::Error> {
+    match done {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        done => done,
+    }
+}

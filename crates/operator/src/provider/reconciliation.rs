@@ -1,0 +1,231 @@
+//! The reconciliation of one object: reads with dependencies, events, credentials and sessions.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use insula_identity::credential::Credential;
+use insula_identity::session::{self, HeldSession, Unavailable};
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
+use kube::api::{ApiResource, DynamicObject, PostParams};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use tracing::debug;
+
+use super::{Context, Dependency, Provider};
+use crate::event::{self, NewEvent, Reporter};
+use crate::key::{GroupKind, Key};
+use crate::read::{get_named, list_each, parse};
+
+/// The reconciliation of one object. It records what is read as dependencies of the object.
+pub struct Reconciliation<'a, P: Provider> {
+    /// The shared state.
+    pub context: &'a Context<P>,
+    /// The object.
+    pub key: &'a Key,
+    /// How many reconciliations in a row failed before this one.
+    pub failures: u32,
+    depends: Mutex<BTreeSet<Dependency>>,
+}
+
+impl<'a, P: Provider> Reconciliation<'a, P> {
+    pub(super) fn new(context: &'a Context<P>, key: &'a Key, failures: u32) -> Self {
+        Self {
+            context,
+            key,
+            failures,
+            depends: Mutex::default(),
+        }
+    }
+
+    pub(super) fn into_dependencies(self) -> BTreeSet<Dependency> {
+        let depends = self.depends.into_inner();
+        depends.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a client for the space of the object.
+    pub fn client(&self) -> Client {
+        self.context.client(self.key.space.as_deref())
+    }
+
+    /// Returns the objects of a kind in the namespace of the object.
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client(), self.key.namespace_or_empty())
+    }
+
+    /// Returns the cluster-scoped objects of a kind in the space of the object.
+    pub fn cluster_api<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = ClusterResourceScope>,
+    {
+        Api::all(self.client())
+    }
+
+    /// Returns the Secrets of a namespace in the space of the object.
+    pub fn secrets(&self, namespace: &str) -> Api<Secret> {
+        Api::namespaced(self.client(), namespace)
+    }
+
+    /// Records a dependency. This is done before the object is read, so that no change is missed.
+    pub fn depend_on(&self, on: Dependency) {
+        self.context.depends.add(&self.key.text(), &on);
+        let mut depends = self.depends.lock().unwrap_or_else(PoisonError::into_inner);
+        depends.insert(on);
+    }
+
+    /// Records a dependency on an object in the space of this one.
+    pub fn depend_on_object<K>(&self, namespace: Option<&str>, name: &str)
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        self.depend_on_kind(GroupKind::of::<K>(), namespace, name);
+    }
+
+    pub(super) fn depend_on_kind(&self, kind: GroupKind, namespace: Option<&str>, name: &str) {
+        self.depend_on(Dependency::Object(Key {
+            kind,
+            space: self.key.space.clone(),
+            namespace: namespace.map(str::to_owned),
+            name: name.to_owned(),
+        }));
+    }
+
+    /// Records a dependency on deletions of the members of a group in a namespace.
+    pub fn depend_on_members(&self, namespace: &str, value: &str) {
+        self.depend_on(Dependency::Members {
+            space: self.key.space.clone(),
+            namespace: namespace.to_owned(),
+            value: value.to_owned(),
+        });
+    }
+
+    /// Reads an object of the same namespace, and depends on it.
+    ///
+    /// # Errors
+    ///
+    /// If the request fails.
+    pub async fn read<K>(&self, name: &str) -> Result<Option<K>, kube::Error>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+        K: Clone + Debug + DeserializeOwned,
+    {
+        self.depend_on_object::<K>(self.key.namespace.as_deref(), name);
+        get_named(&self.api::<K>(), name).await
+    }
+
+    /// Reads a cluster-scoped object, and depends on it.
+    ///
+    /// # Errors
+    ///
+    /// If the request fails.
+    pub async fn read_cluster_scoped<K>(&self, name: &str) -> Result<Option<K>, kube::Error>
+    where
+        K: Resource<DynamicType = (), Scope = ClusterResourceScope>,
+        K: Clone + Debug + DeserializeOwned,
+    {
+        self.depend_on_object::<K>(None, name);
+        get_named(&self.cluster_api::<K>(), name).await
+    }
+
+    /// Reads all objects of a kind that can be parsed, and depends on the kind.
+    ///
+    /// # Errors
+    ///
+    /// If a request fails.
+    pub async fn read_all<K>(&self) -> Result<Vec<K>, kube::Error>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned,
+    {
+        self.depend_on(Dependency::Kind {
+            kind: GroupKind::of::<K>(),
+            space: self.key.space.clone(),
+        });
+        let kind = ApiResource::erase::<K>(&());
+        list_each(&self.client(), &kind, parse).await
+    }
+
+    pub(super) async fn read_dynamic(
+        &self,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<DynamicObject>, kube::Error> {
+        self.depend_on_kind(GroupKind::of_resource(resource), namespace, name);
+        let api: Api<DynamicObject> = match namespace {
+            Some(namespace) => Api::namespaced_with(self.client(), namespace, resource),
+            None => Api::all_with(self.client(), resource),
+        };
+        get_named(&api, name).await
+    }
+
+    /// Returns the session for a credential. The object is triggered when it should ask again.
+    ///
+    /// # Errors
+    ///
+    /// If no session is available now.
+    pub fn session(
+        &self,
+        credential: &Credential,
+    ) -> Result<HeldSession<P::Connector>, Unavailable> {
+        let key = self.session_key(credential);
+        self.context
+            .sessions
+            .get(&self.requester(), key, credential)
+    }
+
+    /// Returns the key of the session for a credential.
+    pub fn session_key(&self, credential: &Credential) -> session::Key {
+        session::Key::of(self.key.space.clone(), credential)
+    }
+
+    /// Ends the use of a session by the object.
+    pub fn release_session(&self) {
+        self.context.sessions.release(&self.requester());
+    }
+
+    fn requester(&self) -> Arc<str> {
+        self.key.text()
+    }
+
+    /// Returns when to reconcile the object again if it is in order.
+    pub fn resync_after(&self) -> Duration {
+        self.context.resync_after(self.key)
+    }
+
+    /// Records an event about an object. A failure is only logged: no user depends on events.
+    pub async fn record_event<K>(&self, object: &K, note: NewEvent<'_>)
+    where
+        K: Resource<DynamicType = ()> + Debug,
+    {
+        self.record_event_of(object, &(), note).await;
+    }
+
+    pub(super) async fn record_event_of<K: Resource>(
+        &self,
+        object: &K,
+        kind: &K::DynamicType,
+        note: NewEvent<'_>,
+    ) {
+        let name = self.key.to_string();
+        let context = self.context;
+        if !context.event_rate_limit.admit(&name, Instant::now()) {
+            return;
+        }
+        let reporter = Reporter {
+            controller: P::NAMES.controller,
+            instance: &context.instance,
+        };
+        let event = event::event(object.object_ref(kind), note, reporter);
+        let namespace = event.metadata.namespace.clone().unwrap_or_default();
+        let events: Api<Event> = Api::namespaced(self.client(), &namespace);
+        if let Err(error) = events.create(&PostParams::default(), &event).await {
+            debug!(key = %self.key, %error, "event not recorded");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Settings and start of a provider's operator.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::stream::BoxStream;
+use insula_identity::endpoint::AllowedEndpoints;
+use insula_identity::session::{self, Sessions};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{ApiResource, DynamicObject, ListParams};
+use kube::{Api, Client};
+use tokio::sync::watch;
+use tracing::debug;
+
+use super::{Bounds, Context, Provider, Reconciliation, StaticCredentials, identity, secret};
+use crate::deadline;
+use crate::dependencies::DependencyIndex;
+use crate::event::EventRateLimit;
+use crate::health::Health;
+use crate::key::{GroupKind, Key};
+use crate::lease::{Candidate, Times};
+use crate::queue::Trigger;
+use crate::retry::{Class, Outcome};
+use crate::run::{self, Reconciler};
+
+/// The settings of a provider's operator.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The name of its pod or machine, for the Lease. A unique suffix is added.
+    pub identity: String,
+    /// Whether it works only while it holds the Lease.
+    pub leader_elect: bool,
+    /// The durations of the leader election.
+    pub times: Times,
+    /// How many objects are reconciled at the same time.
+    pub concurrency: usize,
+    /// The timeout of a request to the API server.
+    pub request_timeout: Duration,
+    /// The timeout of a reconciliation.
+    pub reconcile_timeout: Duration,
+    /// How long reconciliations may take to end after the stop signal.
+    pub shutdown_timeout: Duration,
+    /// The settings of sessions.
+    pub sessions: session::Settings,
+    /// Whether it also works in all tenants' spaces of an Insula.
+    pub tenants: bool,
+    /// The only namespaces to work in; all if empty.
+    pub namespaces: BTreeSet<String>,
+    /// The required value of the provider's watch label.
+    pub watch_filter: Option<String>,
+    /// The namespace of the operator and of the Secrets of identities.
+    pub operator_namespace: String,
+    /// The static credentials; changes take effect at once.
+    pub static_credentials: watch::Receiver<Option<StaticCredentials>>,
+    /// The tenants' spaces in which the static credentials may be used too.
+    pub static_credentials_for: BTreeSet<String>,
+    /// The servers that identities without servers of their own may be sent to.
+    pub default_bound: AllowedEndpoints,
+    /// Whether Secrets of namespaces may be sent to these servers only.
+    pub only_allowed_servers: bool,
+    /// How long an object is left alone that is in order.
+    pub resync: Duration,
+    /// The health and metrics of the operator.
+    pub health: Arc<Health>,
+}
+
+/// Runs the operator until the stop signal. Running reconciliations may end within the closing
+/// time, and all sessions are logged out.
+pub async fn run<P: Provider>(
+    client: Client,
+    provider: P,
+    connector: P::Connector,
+    settings: Settings,
+    stop: impl Future<Output = ()>,
+) {
+    let client = deadline::with_timeout(&client, settings.request_timeout);
+    let instance = format!("{}_{}", settings.identity, uuid::Uuid::new_v4());
+    let candidate = settings.leader_elect.then(|| {
+        let (namespace, times) = (&settings.operator_namespace, settings.times);
+        Candidate::new(client.clone(), namespace, P::NAMES.lease, &instance, times)
+    });
+    let sessions = Sessions::new(connector, settings.sessions);
+    let metrics_source = Arc::clone(&sessions);
+    settings
+        .health
+        .add_metrics(move || metrics_source.metrics());
+    let context = Arc::new(Context {
+        provider,
+        client,
+        tenants: settings.tenants,
+        namespaces: settings.namespaces,
+        watch_filter: settings.watch_filter,
+        operator_namespace: settings.operator_namespace,
+        sessions: Arc::clone(&sessions),
+        kinds: P::kinds(),
+        depends: DependencyIndex::default(),
+        identities_in_use: Mutex::default(),
+        static_credentials: settings.static_credentials,
+        static_credentials_for: settings.static_credentials_for,
+        bounds: Bounds {
+            namespace_secrets: match settings.only_allowed_servers {
+                true => settings.default_bound.clone(),
+                false => AllowedEndpoints::Anywhere,
+            },
+            default: settings.default_bound,
+        },
+        resync: settings.resync,
+        instance,
+        event_rate_limit: EventRateLimit::default(),
+        requeue: Arc::default(),
+    });
+    let run_settings = run::Settings {
+        candidate,
+        concurrency: settings.concurrency.max(1),
+        reconcile_timeout: settings.reconcile_timeout,
+        shutdown_timeout: settings.shutdown_timeout,
+    };
+    run::run(context, run_settings, settings.health, stop).await;
+    sessions.close().await;
+}
+
+impl<P: Provider> Reconciler for Context<P> {
+    /// The kinds of the provider are served, and the operator may list them.
+    async fn check_available(&self) -> Result<(), String> {
+        let identities = P::IDENTITIES.map(|kind| ((kind.resource)(), false));
+        let reconciled = self.kinds.iter().filter(|kind| kind.is_reconciled);
+        let reconciled = reconciled.map(|kind| (kind.resource.clone(), kind.is_namespaced));
+        for (resource, is_namespaced) in identities.into_iter().chain(reconciled) {
+            let api: Api<DynamicObject> = match self.namespaces.first() {
+                Some(namespace) if is_namespaced => {
+                    Api::namespaced_with(self.client.clone(), namespace, &resource)
+                }
+                _ => Api::all_with(self.client.clone(), &resource),
+            };
+            let one = ListParams::default().limit(1);
+            let listed = api.list_metadata(&one).await.map(drop);
+            listed.map_err(|error| format!("list {}: {error}", resource.plural))?;
+        }
+        Ok(())
+    }
+
+    async fn triggers(self: Arc<Self>) -> BoxStream<'static, Trigger> {
+        super::triggers::triggers(self).await
+    }
+
+    async fn reconcile(&self, name: &str, failures: u32) -> Outcome {
+        let Ok(key) = name.parse::<Key>() else {
+            return Outcome::Gone;
+        };
+        let done = match self.is_assigned_to_this(&key).await {
+            Ok(true) => self.reconcile_object(&key, failures).await,
+            Ok(false) => {
+                self.forget(&key);
+                return Outcome::Gone;
+            }
+            Err(error) => Err(error),
+        };
+        done.unwrap_or_else(|error| {
+            debug!(%key, %error, "reconciliation failed");
+            Outcome::Failed(Class::of(&error))
+        })
+    }
+}
+
+impl<P: Provider> Context<P> {
+    /// Reconciles an object, and records what it depends on. After a failure, what it depended on
+    /// before still counts.
+    async fn reconcile_object(&self, key: &Key, failures: u32) -> Result<Outcome, kube::Error> {
+        let reconciliation = Reconciliation::new(self, key, failures);
+        let identities = P::IDENTITIES.filter(|kind| is_of(key, &(kind.resource)()));
+        let outcome = if let Some(kind) = identities {
+            identity::reconcile(&reconciliation, kind).await?
+        } else if key.kind == GroupKind::of::<Secret>() {
+            secret::reconcile(&reconciliation).await?
+        } else {
+            P::reconcile(&reconciliation).await?
+        };
+        match outcome {
+            Outcome::Gone => self.forget(key),
+            _ => self.set_dependencies(key, reconciliation.into_dependencies()),
+        }
+        Ok(outcome)
+    }
+
+    /// Returns whether an object is still assigned to this operator: a user may have changed its
+    /// label. Secrets have no label, and belong to the operator of their holders. A deleted object
+    /// is handled as before.
+    async fn is_assigned_to_this(&self, key: &Key) -> Result<bool, kube::Error> {
+        if self.watch_filter.is_none() {
+            return Ok(true);
+        }
+        let identities = P::IDENTITIES.map(|kind| (kind.resource)());
+        let identities = identities.filter(|resource| is_of(key, resource));
+        let resource = identities.or_else(|| self.reconciled_resource(&key.kind));
+        let Some(resource) = resource else {
+            return Ok(true);
+        };
+        let client = self.client(key.space.as_deref());
+        let api: Api<DynamicObject> = match &key.namespace {
+            Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+            None => Api::all_with(client, &resource),
+        };
+        let found = api.get_metadata_opt(&key.name).await?;
+        Ok(found.is_none_or(|found| self.is_assigned(&found.metadata)))
+    }
+}
+
+fn is_of(key: &Key, resource: &ApiResource) -> bool {
+    key.kind == GroupKind::of_resource(resource)
+}

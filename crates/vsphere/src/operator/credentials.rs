@@ -1,0 +1,332 @@
+//! The questions which credentials objects get, in terms of their kinds.
+
+use insula_identity::claim::Hold;
+use insula_identity::credential::Source;
+use insula_identity::decide::{ChosenEndpoint, Question, Refusal, Target};
+use insula_identity::endpoint::{AllowedEndpoints, Endpoint, Trust};
+use insula_identity::reason::Reason;
+use insula_identity::reference::{CredentialReferences, Level, Reference};
+use insula_identity::session::LoginError;
+use insula_identity::shape::Texts;
+use insula_operator::key::Space;
+use insula_operator::provider::{Bounds, named_reference, parse_endpoint};
+use kube::ResourceExt;
+use serde_json::Value;
+
+use super::provider::Reconciliation;
+use crate::kinds::{
+    AllowedServer, VSphereCluster, VSphereDeploymentZone, VSphereIdentityReference,
+    VirtualMachineSpec,
+};
+use crate::names::{NAMES, PORT};
+
+/// The kind of identities.
+pub(crate) const IDENTITY: &str = "VSphereClusterIdentity";
+/// The contents of a Secret with an account.
+pub(crate) const ACCOUNT: Texts = Texts {
+    required: &["username", "password"],
+    optional: &[],
+};
+/// The key in which a Secret may name its servers.
+pub(crate) const SERVER: &str = "server";
+
+/// The space and the bounds of a question.
+#[derive(Clone, Copy)]
+pub(crate) struct Scope<'a> {
+    /// The space of the object.
+    pub space: &'a Space,
+    /// The servers that credentials may be sent to.
+    pub bounds: &'a Bounds,
+}
+
+/// Returns the question for a cluster.
+pub(crate) fn cluster_question(
+    scope: Scope<'_>,
+    namespace: &str,
+    cluster: &VSphereCluster,
+) -> Result<Question, Refusal> {
+    let references = CredentialReferences {
+        own: parse_reference(cluster.spec.identity_ref.as_ref())?,
+        operator: true,
+        ..CredentialReferences::default()
+    };
+    let target = ChosenEndpoint {
+        endpoint: endpoint(&cluster.spec.server)?,
+        of_parent: None,
+        trust: parse_thumbprint(cluster.spec.thumbprint.as_deref())?,
+    };
+    let hold = cluster_hold(cluster);
+    let namespace = Some(namespace.to_owned());
+    Ok(scope.question(namespace, references, target, hold))
+}
+
+/// Returns the question for a machine of a cluster, and for its virtual machine: its cluster's
+/// credential, for the server that it names itself or its cluster's.
+pub(crate) fn machine_question(
+    scope: Scope<'_>,
+    namespace: &str,
+    machine: &VirtualMachineSpec,
+    cluster: &VSphereCluster,
+) -> Result<Question, Refusal> {
+    let parent_name = format!("VSphereCluster {namespace}/{}", cluster.name_any());
+    let parent = parse_reference(cluster.spec.identity_ref.as_ref())?;
+    let references = CredentialReferences {
+        parent: parent.map(|reference| (parent_name, reference)),
+        operator: true,
+        ..CredentialReferences::default()
+    };
+    let of_cluster = cluster.spec.server.as_str();
+    let cluster_endpoint = endpoint(of_cluster)?;
+    let machine_endpoint = endpoint(non_empty(&machine.server).unwrap_or(of_cluster))?;
+    let inherited =
+        non_empty(&cluster.spec.thumbprint).filter(|_| machine_endpoint == cluster_endpoint);
+    let target = ChosenEndpoint {
+        endpoint: machine_endpoint,
+        of_parent: Some(cluster_endpoint),
+        trust: parse_thumbprint(non_empty(&machine.thumbprint).or(inherited))?,
+    };
+    let hold = cluster_hold(cluster);
+    let namespace = Some(namespace.to_owned());
+    Ok(scope.question(namespace, references, target, hold))
+}
+
+/// Returns the question for a zone: the identity that it references, or the operator's static
+/// credentials.
+pub(crate) fn zone_question(
+    scope: Scope<'_>,
+    zone: &VSphereDeploymentZone,
+) -> Result<Question, Refusal> {
+    let own = parse_reference(zone.spec.identity_ref.as_ref())?;
+    if let Some(Reference::Secret { .. }) = own {
+        return Err(Refusal {
+            reason: Reason::IdentityNotFound,
+            message: "spec.identityRef: a zone has no namespace, so it can only use identities"
+                .to_owned(),
+            hint: None,
+        });
+    }
+    let references = CredentialReferences {
+        own,
+        operator: true,
+        ..CredentialReferences::default()
+    };
+    let target = ChosenEndpoint {
+        endpoint: endpoint(&zone.spec.server)?,
+        of_parent: None,
+        trust: Trust::Verified,
+    };
+    let hold = Hold::One(NAMES.claimant("VSphereDeploymentZone", zone));
+    Ok(scope.question(None, references, target, hold))
+}
+
+impl<'a> Scope<'a> {
+    /// Returns the scope of a reconciliation.
+    pub(super) fn of(reconciliation: &'a Reconciliation<'_>) -> Self {
+        Self {
+            space: &reconciliation.key.space,
+            bounds: &reconciliation.context.bounds,
+        }
+    }
+
+    fn question(
+        self,
+        namespace: Option<String>,
+        references: CredentialReferences,
+        target: ChosenEndpoint,
+        hold: Hold,
+    ) -> Question {
+        Question {
+            namespace,
+            tenant: self.space.as_deref().map(str::to_owned),
+            references,
+            floor: Level::Operator,
+            target: Target::Chosen(target),
+            shape: &ACCOUNT,
+            hold,
+            identity_kind: Some(IDENTITY),
+            endpoint_key: Some(SERVER),
+            default_port: PORT,
+            default_bound: self.bounds.default.clone(),
+            own_bound: self.bounds.namespace_secrets.clone(),
+        }
+    }
+}
+
+/// Returns the hold of a cluster on the Secret that it references.
+pub(super) fn cluster_hold(cluster: &VSphereCluster) -> Hold {
+    Hold::One(NAMES.claimant("VSphereCluster", cluster))
+}
+
+/// Parses the address of a server.
+pub(super) fn endpoint(server: &str) -> Result<Endpoint, Refusal> {
+    parse_endpoint("spec.server", server, PORT)
+}
+
+fn parse_reference(
+    reference: Option<&VSphereIdentityReference>,
+) -> Result<Option<Reference>, Refusal> {
+    let parse = |reference: &VSphereIdentityReference| {
+        named_reference(&reference.kind, &reference.name, IDENTITY)
+    };
+    reference.map(parse).transpose()
+}
+
+/// Returns the text if it is not empty.
+fn non_empty(text: &Option<String>) -> Option<&str> {
+    text.as_deref().filter(|text| !text.is_empty())
+}
+
+fn parse_thumbprint(thumbprint: Option<&str>) -> Result<Trust, Refusal> {
+    let Some(text) = thumbprint.filter(|text| !text.is_empty()) else {
+        return Ok(Trust::Verified);
+    };
+    Trust::pinned(text).map_err(|error| Refusal {
+        reason: Reason::CertificateNotTrusted,
+        message: format!("spec.thumbprint: {error}"),
+        hint: None,
+    })
+}
+
+/// Returns the refusal for a failed login, with a hint about who can fix it.
+pub(super) fn login_refusal(source: &Source, error: LoginError) -> Refusal {
+    let hint = match (error.reason, source) {
+        (Reason::CertificateNotTrusted, Source::Identity { .. }) => {
+            Some("its owner has to add the thumbprint to the allowedServers of the identity")
+        }
+        (Reason::CertificateNotTrusted, Source::Operator) => Some(
+            "the operator's administrator has to add the thumbprint to the servers of its \
+             credentials file",
+        ),
+        _ => None,
+    };
+    Refusal {
+        reason: error.reason,
+        message: error.message,
+        hint: hint.map(str::to_owned),
+    }
+}
+
+/// Returns the servers that an identity names, or what is wrong with the first invalid one.
+pub(super) fn identity_bound(spec: &Value) -> Result<AllowedEndpoints, String> {
+    let servers: Option<Vec<AllowedServer>> =
+        serde_json::from_value(spec["allowedServers"].clone())
+            .map_err(|error| format!("spec.allowedServers: {error}"))?;
+    let Some(servers) = servers else {
+        return Ok(AllowedEndpoints::Nowhere);
+    };
+    let only = servers.iter().enumerate().map(|(at, server)| {
+        let at = format!("spec.allowedServers[{at}]");
+        let endpoint = Endpoint::parse(&server.address, PORT);
+        let endpoint = endpoint.map_err(|error| format!("{at}.address: {error}"))?;
+        let trust = match (non_empty(&server.thumbprint), server.insecure_skip_verify) {
+            (Some(text), _) => {
+                let pinned = Trust::pinned(text);
+                Some(pinned.map_err(|error| format!("{at}.thumbprint: {error}"))?)
+            }
+            (None, true) => Some(Trust::AnyCertificate),
+            (None, false) => None,
+        };
+        Ok((endpoint, trust))
+    });
+    Ok(AllowedEndpoints::Only(only.collect::<Result<_, String>>()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn o02_invalid_name_in_a_reference_is_refused_before_any_read() {
+        let scope = Scope {
+            space: &None,
+            bounds: &Bounds::ANYWHERE,
+        };
+        for name in ["shared/status", "%73hared", "shared?x", "..", "", "Shared"] {
+            for (kind, reason) in [
+                (IDENTITY, Reason::IdentityNotFound),
+                ("Secret", Reason::SecretNotAvailable),
+            ] {
+                let mut cluster = VSphereCluster::default();
+                cluster.spec.server = "v.example".to_owned();
+                cluster.spec.identity_ref = Some(VSphereIdentityReference {
+                    kind: kind.to_owned(),
+                    name: name.to_owned(),
+                });
+                let refusal = Refusal {
+                    reason,
+                    message: format!("spec.identityRef: invalid name {name:?}"),
+                    hint: None,
+                };
+                let question = cluster_question(scope, "a", &cluster).map(drop);
+                assert_eq!(question, Err(refusal.clone()), "{kind} {name:?}");
+                let machine = VirtualMachineSpec::default();
+                let question = machine_question(scope, "a", &machine, &cluster).map(drop);
+                assert_eq!(question, Err(refusal), "{kind} {name:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn o03_machine_inherits_the_thumbprint_for_its_clusters_server_only() {
+        let scope = Scope {
+            space: &None,
+            bounds: &Bounds::ANYWHERE,
+        };
+        let (of_cluster, of_machine) = ("AA".repeat(20), "BB".repeat(20));
+        let mut cluster = VSphereCluster::default();
+        cluster.spec.server = "a.example".to_owned();
+        cluster.spec.thumbprint = Some(of_cluster.clone());
+        for (server, thumbprint, expected) in [
+            (None, None, Some(&of_cluster)),
+            (Some("A.example:443"), None, Some(&of_cluster)),
+            (Some("b.example"), None, None),
+            (Some("b.example"), Some(&of_machine), Some(&of_machine)),
+            (None, Some(&of_machine), Some(&of_machine)),
+        ] {
+            let machine = VirtualMachineSpec {
+                server: server.map(str::to_owned),
+                thumbprint: thumbprint.cloned(),
+                ..VirtualMachineSpec::default()
+            };
+            let question = machine_question(scope, "a", &machine, &cluster).unwrap();
+            let Target::Chosen(chosen) = question.target else {
+                panic!("the machine names its server");
+            };
+            let expected = expected.map_or(Trust::Verified, |text| Trust::pinned(text).unwrap());
+            assert_eq!(chosen.trust, expected, "{server:?} {thumbprint:?}");
+        }
+    }
+
+    #[test]
+    fn invalid_server_of_an_identity_is_named() {
+        for (servers, expected) in [
+            (json!(null), Ok(AllowedEndpoints::Nowhere)),
+            (json!([]), Ok(AllowedEndpoints::Only(vec![]))),
+            (
+                json!([{"address": "a", "insecureSkipVerify": true}]),
+                Ok(AllowedEndpoints::Only(vec![(
+                    endpoint("a").unwrap(),
+                    Some(Trust::AnyCertificate),
+                )])),
+            ),
+            (
+                json!([{"address": "a"}, {"address": "https://b"}]),
+                Err(
+                    "spec.allowedServers[1].address: \"https://b\" is no host, and no host with a port",
+                ),
+            ),
+            (
+                json!([{"address": "a", "thumbprint": "AA"}]),
+                Err(
+                    "spec.allowedServers[0].thumbprint: \"AA\" is no SHA-1 and no SHA-256 \
+                     fingerprint: 20 or 32 pairs of hexadecimal digits",
+                ),
+            ),
+        ] {
+            let bound = identity_bound(&json!({"allowedServers": servers}));
+            assert_eq!(bound, expected.map_err(str::to_owned), "{servers}");
+        }
+    }
+}
