@@ -13,6 +13,7 @@
 //! | [`key`] | the keys of objects |
 //! | [`read`] | reads of referenced objects |
 //! | [`commit`] | writes of status and metadata |
+//! | [`crds`], [`roles`], [`manifests`] | definitions, RBAC rules and the objects to install |
 //! | [`managed`] | creation and repair of managed objects |
 //! | [`provider`] | the shell of a provider, which acts for tenants at other servers |
 //! | [`condition`] | status conditions |
@@ -27,6 +28,7 @@
 
 pub mod commit;
 pub mod condition;
+pub mod crds;
 pub mod deadline;
 pub mod dependencies;
 pub mod event;
@@ -34,11 +36,13 @@ pub mod health;
 pub mod key;
 pub mod lease;
 pub mod managed;
+pub mod manifests;
 pub mod provider;
 pub mod queue;
 pub mod read;
 pub mod report;
 pub mod retry;
+pub mod roles;
 pub mod run;
 pub mod spaces;
 pub mod stop;

@@ -1,17 +1,13 @@
-//! The CustomResourceDefinitions.
-//!
-//! They are data, in `data/crds`. Schemas that several of them share are in `data/parts`, and
-//! frequent rules have a short form:
-//!
-//! | short form | expands to |
-//! |---|---|
-//! | `x-part: NAME` | that part, merged with the members beside it |
-//! | `x-immutable: [PATH]` | a rule for each path: the field is immutable |
-//! | `x-immutable-once-set: [NAME]` | a rule for each name: the field is immutable once it is set |
+//! The CustomResourceDefinitions. They are data, in `data/crds`; schemas that several of them share
+//! are in `data/parts`.
 
+use insula_operator::crds::Definitions;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::ResourceExt;
-use serde_json::{Map, Value, json};
+
+const DEFINITIONS: Definitions = Definitions {
+    kinds: &KINDS,
+    parts: &PARTS,
+};
 
 const KINDS: [&str; 8] = [
     include_str!("../data/crds/vsphereclusteridentities.yaml"),
@@ -54,107 +50,21 @@ const PARTS: [(&str, &str); 15] = [
     ("words", include_str!("../data/parts/words.yaml")),
 ];
 
-/// Annotation that publishes a definition to every tenant's space of an Insula.
-const PUBLISHED: (&str, &str) = ("multi-tenancy.k8s.io/published", "true");
-
 /// Returns all definitions, identities first.
 pub fn all() -> Vec<CustomResourceDefinition> {
-    KINDS.iter().map(|text| definition(text)).collect()
+    DEFINITIONS.all()
 }
 
 /// Returns all definitions, published to every tenant of an Insula.
 pub fn published() -> Vec<CustomResourceDefinition> {
-    let mut all = all();
-    for definition in &mut all {
-        let published = (PUBLISHED.0.to_owned(), PUBLISHED.1.to_owned());
-        definition.annotations_mut().extend([published]);
-    }
-    all
-}
-
-fn definition(text: &str) -> CustomResourceDefinition {
-    let whole = expand(read(text));
-    serde_json::from_value(whole)
-        .expect("the texts are the program's own, and a test reads them all")
-}
-
-fn read(text: &str) -> Value {
-    let read = serde_saphyr::from_str(text);
-    read.expect("the texts are the program's own, and a test reads them all")
-}
-
-/// Expands the short forms of a definition.
-fn expand(value: Value) -> Value {
-    match value {
-        Value::Object(mut members) => {
-            while let Some(name) = members.remove("x-part") {
-                members = merge(part(&name), members);
-            }
-            let immutable = members
-                .remove("x-immutable")
-                .map(|paths| rules(&paths, immutable));
-            let once = members
-                .remove("x-immutable-once-set")
-                .map(|paths| rules(&paths, immutable_once_set));
-            let rules: Vec<_> = immutable.into_iter().chain(once).flatten().collect();
-            if !rules.is_empty() {
-                members.insert("x-kubernetes-validations".to_owned(), rules.into());
-            }
-            let whole = members.into_iter();
-            whole.map(|(key, value)| (key, expand(value))).collect()
-        }
-        Value::Array(elements) => elements.into_iter().map(expand).collect(),
-        other => other,
-    }
-}
-
-fn part(name: &Value) -> Map<String, Value> {
-    let found = PARTS.iter().find(|(of, _)| name == of);
-    let (_, text) =
-        found.expect("parts are named by the program's own texts, and a test reads them all");
-    match read(text) {
-        Value::Object(members) => members,
-        _ => Map::new(),
-    }
-}
-
-/// Merges two objects recursively; values of `upper` win.
-fn merge(mut below: Map<String, Value>, upper: Map<String, Value>) -> Map<String, Value> {
-    for (key, value) in upper {
-        let value = match (below.remove(&key), value) {
-            (Some(Value::Object(one)), Value::Object(other)) => merge(one, other).into(),
-            (_, value) => value,
-        };
-        below.insert(key, value);
-    }
-    below
-}
-
-fn rules(paths: &Value, rule: fn(&str) -> Value) -> Vec<Value> {
-    let paths = paths.as_array().into_iter().flatten();
-    paths.filter_map(Value::as_str).map(rule).collect()
-}
-
-fn immutable(path: &str) -> Value {
-    json!({
-        "rule": format!(
-            "has(self.{path}) == has(oldSelf.{path}) && (!has(self.{path}) || self.{path} == oldSelf.{path})"
-        ),
-        "message": format!("{path} cannot be changed"),
-    })
-}
-
-fn immutable_once_set(name: &str) -> Value {
-    json!({
-        "rule": format!(
-            "!has(oldSelf.{name}) || oldSelf.{name} == '' || (has(self.{name}) && self.{name} == oldSelf.{name})"
-        ),
-        "message": format!("{name} cannot be changed once it is set"),
-    })
+    DEFINITIONS.published()
 }
 
 #[cfg(test)]
 mod tests {
+    use kube::ResourceExt;
+    use serde_json::Value;
+
     use super::*;
 
     /// Visits every value of a schema with its path.
@@ -268,8 +178,8 @@ mod tests {
 
     #[test]
     fn short_forms_are_expanded_completely() {
-        for text in KINDS {
-            each("", &expand(read(text)), &mut |path, _| {
+        for (kind, schema) in schemas() {
+            each(&kind, &schema, &mut |path, _| {
                 let last = path.rsplit('.').next().unwrap();
                 assert!(
                     !last.starts_with("x-") || last.starts_with("x-kubernetes-"),

@@ -1,0 +1,198 @@
+//! CustomResourceDefinitions from short texts.
+//!
+//! Schemas that several definitions share are parts, and frequent rules have a short form:
+//!
+//! | short form | expands to |
+//! |---|---|
+//! | `x-part: NAME` | that part, merged with the members beside it |
+//! | `x-immutable: [PATH]` | a rule for each path: the field is immutable |
+//! | `x-immutable-once-set: [NAME]` | a rule for each name: the field is immutable once it is set |
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::ResourceExt;
+use serde_json::{Map, Value, json};
+
+/// Annotation that publishes a definition to every tenant's space of an Insula.
+const PUBLISHED: (&str, &str) = ("multi-tenancy.k8s.io/published", "true");
+
+/// The texts of a provider's definitions.
+#[derive(Clone, Copy, Debug)]
+pub struct Definitions {
+    /// A text for each kind.
+    pub kinds: &'static [&'static str],
+    /// The parts, by name.
+    pub parts: &'static [(&'static str, &'static str)],
+}
+
+impl Definitions {
+    /// Returns all definitions.
+    ///
+    /// # Panics
+    ///
+    /// If a text is invalid. A provider has a test that reads them all.
+    pub fn all(&self) -> Vec<CustomResourceDefinition> {
+        self.kinds
+            .iter()
+            .map(|text| self.definition(text))
+            .collect()
+    }
+
+    /// Returns all definitions, published to every tenant of an Insula.
+    ///
+    /// # Panics
+    ///
+    /// If a text is invalid.
+    pub fn published(&self) -> Vec<CustomResourceDefinition> {
+        let mut all = self.all();
+        for definition in &mut all {
+            let published = (PUBLISHED.0.to_owned(), PUBLISHED.1.to_owned());
+            definition.annotations_mut().extend([published]);
+        }
+        all
+    }
+
+    fn definition(&self, text: &str) -> CustomResourceDefinition {
+        let whole = self.expand(read(text));
+        serde_json::from_value(whole).expect(OWN_TEXTS)
+    }
+
+    /// Expands the short forms of a definition.
+    fn expand(&self, value: Value) -> Value {
+        match value {
+            Value::Object(mut members) => {
+                while let Some(name) = members.remove("x-part") {
+                    members = merge(self.part(&name), members);
+                }
+                let immutable = members
+                    .remove("x-immutable")
+                    .map(|paths| rules(&paths, immutable));
+                let once = members
+                    .remove("x-immutable-once-set")
+                    .map(|paths| rules(&paths, immutable_once_set));
+                let rules: Vec<_> = immutable.into_iter().chain(once).flatten().collect();
+                if !rules.is_empty() {
+                    members.insert("x-kubernetes-validations".to_owned(), rules.into());
+                }
+                let whole = members.into_iter();
+                whole
+                    .map(|(key, value)| (key, self.expand(value)))
+                    .collect()
+            }
+            Value::Array(elements) => elements
+                .into_iter()
+                .map(|value| self.expand(value))
+                .collect(),
+            other => other,
+        }
+    }
+
+    fn part(&self, name: &Value) -> Map<String, Value> {
+        let found = self.parts.iter().find(|(of, _)| name == of);
+        let (_, text) = found.expect(OWN_TEXTS);
+        match read(text) {
+            Value::Object(members) => members,
+            _ => Map::new(),
+        }
+    }
+}
+
+const OWN_TEXTS: &str = "the texts are the program's own, and a test reads them all";
+
+fn read(text: &str) -> Value {
+    serde_saphyr::from_str(text).expect(OWN_TEXTS)
+}
+
+/// Merges two objects recursively; values of `upper` win.
+fn merge(mut below: Map<String, Value>, upper: Map<String, Value>) -> Map<String, Value> {
+    for (key, value) in upper {
+        let value = match (below.remove(&key), value) {
+            (Some(Value::Object(one)), Value::Object(other)) => merge(one, other).into(),
+            (_, value) => value,
+        };
+        below.insert(key, value);
+    }
+    below
+}
+
+fn rules(paths: &Value, rule: fn(&str) -> Value) -> Vec<Value> {
+    let paths = paths.as_array().into_iter().flatten();
+    paths.filter_map(Value::as_str).map(rule).collect()
+}
+
+fn immutable(path: &str) -> Value {
+    json!({
+        "rule": format!(
+            "has(self.{path}) == has(oldSelf.{path}) && (!has(self.{path}) || self.{path} == oldSelf.{path})"
+        ),
+        "message": format!("{path} cannot be changed"),
+    })
+}
+
+fn immutable_once_set(name: &str) -> Value {
+    json!({
+        "rule": format!(
+            "!has(oldSelf.{name}) || oldSelf.{name} == '' || (has(self.{name}) && self.{name} == oldSelf.{name})"
+        ),
+        "message": format!("{name} cannot be changed once it is set"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXTS: Definitions = Definitions {
+        kinds: &["
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: clouds.example.com}
+spec:
+  group: example.com
+  names: {plural: clouds, kind: Cloud}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            x-immutable: [size]
+            x-immutable-once-set: [id]
+            type: object
+            properties:
+              size: {x-part: number, description: Its size.}
+              id: {type: string}
+"],
+        parts: &[("number", "{type: integer, description: A number.}")],
+    };
+
+    #[test]
+    fn short_forms_are_expanded() {
+        let [definition] = &TEXTS.all()[..] else {
+            panic!("there is one kind");
+        };
+        let schema = definition.spec.versions[0].schema.as_ref();
+        let schema = serde_json::to_value(schema).unwrap();
+        let spec = &schema["openAPIV3Schema"]["properties"]["spec"];
+        assert_eq!(
+            spec["properties"]["size"],
+            json!({"type": "integer", "description": "Its size."})
+        );
+        let messages = spec["x-kubernetes-validations"].as_array().unwrap().iter();
+        let messages: Vec<_> = messages.map(|rule| rule["message"].clone()).collect();
+        assert_eq!(
+            messages,
+            [
+                "size cannot be changed",
+                "id cannot be changed once it is set"
+            ]
+        );
+        assert_eq!(definition.annotations().len(), 0);
+        let published = TEXTS.published();
+        let annotation = published[0].annotations().get(PUBLISHED.0);
+        assert_eq!(annotation.map(String::as_str), Some("true"));
+    }
+}
