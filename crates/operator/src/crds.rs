@@ -1,6 +1,8 @@
 //! CustomResourceDefinitions from short texts.
 //!
-//! Schemas that several definitions share are parts, and frequent rules have a short form:
+//! Schemas that several definitions share are parts. Those that all providers share are here:
+//! `conditions`, `selector`, and `allowed-namespaces`, `allowed-tenants` and `identity-status` of
+//! identities. Frequent rules have a short form:
 //!
 //! | short form | expands to |
 //! |---|---|
@@ -15,12 +17,30 @@ use serde_json::{Map, Value, json};
 /// Annotation that publishes a definition to every tenant's space of an Insula.
 const PUBLISHED: (&str, &str) = ("multi-tenancy.k8s.io/published", "true");
 
+/// The parts that all providers share.
+const SHARED_PARTS: [(&str, &str); 5] = [
+    (
+        "allowed-namespaces",
+        include_str!("../data/parts/allowed-namespaces.yaml"),
+    ),
+    (
+        "allowed-tenants",
+        include_str!("../data/parts/allowed-tenants.yaml"),
+    ),
+    ("conditions", include_str!("../data/parts/conditions.yaml")),
+    (
+        "identity-status",
+        include_str!("../data/parts/identity-status.yaml"),
+    ),
+    ("selector", include_str!("../data/parts/selector.yaml")),
+];
+
 /// The texts of a provider's definitions.
 #[derive(Clone, Copy, Debug)]
 pub struct Definitions {
     /// A text for each kind.
     pub kinds: &'static [&'static str],
-    /// The parts, by name.
+    /// The provider's own parts, by name.
     pub parts: &'static [(&'static str, &'static str)],
 }
 
@@ -87,7 +107,8 @@ impl Definitions {
     }
 
     fn part(&self, name: &Value) -> Map<String, Value> {
-        let found = self.parts.iter().find(|(of, _)| name == of);
+        let mut parts = self.parts.iter().chain(&SHARED_PARTS);
+        let found = parts.find(|(of, _)| name == of);
         let (_, text) = found.expect(OWN_TEXTS);
         match read(text) {
             Value::Object(members) => members,

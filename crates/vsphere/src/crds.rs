@@ -20,13 +20,12 @@ const KINDS: [&str; 8] = [
     include_str!("../data/crds/vspherefailuredomains.yaml"),
 ];
 
-const PARTS: [(&str, &str); 15] = [
+const PARTS: [(&str, &str); 13] = [
     ("cards", include_str!("../data/parts/cards.yaml")),
     (
         "clusterspec",
         include_str!("../data/parts/clusterspec.yaml"),
     ),
-    ("conditions", include_str!("../data/parts/conditions.yaml")),
     ("device", include_str!("../data/parts/device.yaml")),
     ("domain", include_str!("../data/parts/domain.yaml")),
     (
@@ -41,7 +40,6 @@ const PARTS: [(&str, &str); 15] = [
     ("overrides", include_str!("../data/parts/overrides.yaml")),
     ("pools", include_str!("../data/parts/pools.yaml")),
     ("routes", include_str!("../data/parts/routes.yaml")),
-    ("selector", include_str!("../data/parts/selector.yaml")),
     ("template", include_str!("../data/parts/template.yaml")),
     (
         "virtualmachine",

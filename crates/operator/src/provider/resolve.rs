@@ -1,12 +1,13 @@
 //! Resolves the credential of an object: reads the facts for the decision.
 
+use insula_identity::claim::Hold;
 use insula_identity::credential::{Credential, Hidden, Source};
 use insula_identity::decide::{
-    self, CredentialReader, Identity, Known, Labels, Need, Question, Refusal,
+    self, CredentialReader, Identity, Known, Labels, Need, Question, Refusal, Target,
 };
 use insula_identity::endpoint::{AllowedEndpoints, Endpoint};
 use insula_identity::reason::Reason;
-use insula_identity::reference::Reference;
+use insula_identity::reference::{CredentialReferences, Level, Reference};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, ResourceExt};
@@ -19,6 +20,26 @@ use crate::key::{GroupKind, Key};
 use crate::read::{get_named, get_named_metadata, is_valid_name};
 
 impl<P: Provider> Reconciliation<'_, P> {
+    /// Returns the question which credential the object gets, for a Secret that is not held and
+    /// lists no servers.
+    pub fn question(&self, references: CredentialReferences, target: Target) -> Question {
+        let bounds = &self.context.bounds;
+        Question {
+            namespace: self.key.namespace.clone(),
+            tenant: self.key.space.as_deref().map(str::to_owned),
+            references,
+            floor: Level::Operator,
+            target,
+            shape: P::SHAPE,
+            hold: Hold::None,
+            identity_kind: P::IDENTITIES.map(|kind| kind.kind),
+            endpoint_key: None,
+            default_port: 443,
+            default_bound: bounds.default.clone(),
+            own_bound: bounds.namespace_secrets.clone(),
+        }
+    }
+
     /// Resolves the credential of the object.
     ///
     /// # Errors

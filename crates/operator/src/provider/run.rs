@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::stream::BoxStream;
 use insula_identity::endpoint::AllowedEndpoints;
-use insula_identity::session::{self, Sessions};
+use insula_identity::session::{self, Concurrency, Sessions};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::{Api, Client};
@@ -63,6 +63,43 @@ pub struct Settings {
     pub resync: Duration,
     /// The health and metrics of the operator.
     pub health: Arc<Health>,
+}
+
+impl Settings {
+    /// Returns the default settings of an operator without static credentials, whose requests to
+    /// its servers have this timeout.
+    pub fn new(identity: impl Into<String>, namespace: &str, server_timeout: Duration) -> Self {
+        let request_timeout = Duration::from_secs(20);
+        let concurrency = 32;
+        Self {
+            identity: identity.into(),
+            leader_elect: true,
+            times: Times::default(),
+            concurrency,
+            request_timeout,
+            // A reconciliation may make a few requests to a server.
+            reconcile_timeout: request_timeout + server_timeout * 4,
+            shutdown_timeout: Duration::from_secs(5),
+            sessions: session::Settings {
+                request_timeout: server_timeout,
+                check_after: Duration::from_secs(60),
+                lifetime: Duration::from_secs(8 * 3600),
+                refused_backoff: Duration::from_secs(180),
+                unreachable_backoff: (Duration::from_secs(1), Duration::from_secs(60)),
+                concurrency: Concurrency::of_many_endpoints(concurrency / 4),
+            },
+            tenants: false,
+            namespaces: BTreeSet::new(),
+            watch_filter: None,
+            operator_namespace: namespace.to_owned(),
+            static_credentials: watch::channel(None).1,
+            static_credentials_for: BTreeSet::new(),
+            default_bound: AllowedEndpoints::Nowhere,
+            only_allowed_servers: false,
+            resync: Duration::from_secs(600),
+            health: Arc::default(),
+        }
+    }
 }
 
 /// Runs the operator until the stop signal. Running reconciliations may end within the closing

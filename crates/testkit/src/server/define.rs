@@ -45,6 +45,20 @@ impl Client {
             .await
     }
 
+    /// Creates the objects of a manifest in order, and waits until definitions are served.
+    pub async fn install(&self, objects: &[Value]) -> anyhow::Result<()> {
+        for object in objects {
+            let made = self.post(&collection(object), object).await?;
+            ensure!(made.status == 201, "{object}: {}", made.text());
+        }
+        let definitions = objects.iter();
+        for definition in definitions.filter(|it| it["kind"] == "CustomResourceDefinition") {
+            let name = definition["metadata"]["name"].as_str().unwrap_or_default();
+            self.until_defined(name, "Established", "True").await?;
+        }
+        Ok(())
+    }
+
     /// Waits until a definition has a condition.
     pub async fn until_defined(
         &self,
@@ -77,4 +91,24 @@ impl Client {
             tokio::task::yield_now().await;
         }
     }
+}
+
+/// Returns the path of the collection that an object belongs to.
+fn collection(object: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let version = text(&object["apiVersion"]);
+    let root = match version.contains('/') {
+        true => format!("/apis/{version}"),
+        false => format!("/api/{version}"),
+    };
+    let namespace = match object["metadata"]["namespace"].as_str() {
+        Some(namespace) => format!("/namespaces/{namespace}"),
+        None => String::new(),
+    };
+    let kind = text(&object["kind"]).to_lowercase();
+    let plural = match kind.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None => format!("{kind}s"),
+    };
+    format!("{root}{namespace}/{plural}")
 }

@@ -1,6 +1,5 @@
 //! A server with the installed manifests, and a client for each type of space.
 
-use anyhow::ensure;
 use insula_testkit::server::{Client, Setup, TestServer};
 use insula_vsphere::crds;
 use insula_vsphere::manifests::{Settings, manifests, tenant_manifests};
@@ -24,22 +23,12 @@ impl Scene {
         .await?;
         let system = server.system().await?;
         let acme = server.tenant("acme").await?;
-        for definition in crds::published() {
-            let definition = serde_json::to_value(definition)?;
-            system.define(&definition).await?;
-        }
         let settings = Settings {
             tenants: true,
             ..Settings::default()
         };
-        for object in manifests(&settings) {
-            if object["kind"] != "CustomResourceDefinition" {
-                apply(&system, &object).await?;
-            }
-        }
-        for object in tenant_manifests() {
-            apply(&acme, &object).await?;
-        }
+        system.install(&manifests(&settings)).await?;
+        acme.install(&tenant_manifests()).await?;
         Ok(Self {
             server,
             system,
@@ -62,30 +51,6 @@ fn people() -> String {
         }
     }
     lines
-}
-
-/// Creates an object of a manifest, with all defaults of the server.
-pub async fn apply(client: &Client, object: &Value) -> anyhow::Result<()> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let version = text(&object["apiVersion"]);
-    let root = match version.contains('/') {
-        true => format!("/apis/{version}"),
-        false => format!("/api/{version}"),
-    };
-    let within = match object["metadata"]["namespace"].as_str() {
-        Some(namespace) => format!("/namespaces/{namespace}"),
-        None => String::new(),
-    };
-    let kind = text(&object["kind"]).to_lowercase();
-    let plural = match kind.strip_suffix('y') {
-        Some(stem) => format!("{stem}ies"),
-        None => format!("{kind}s"),
-    };
-    let made = client
-        .post(&format!("{root}{within}/{plural}"), object)
-        .await?;
-    ensure!(made.status == 201, "{object}: {}", made.text());
-    Ok(())
 }
 
 /// Returns the path of a kind; in namespace `default` if it is namespaced.

@@ -85,17 +85,11 @@ impl World {
             tenants: true,
             ..manifests::Settings::default()
         };
-        for object in manifests::manifests(&settings) {
-            apply(&system, &object).await?;
-        }
-        for definition in of_cluster_api() {
-            apply(&system, &definition).await?;
-        }
+        system.install(&manifests::manifests(&settings)).await?;
+        system.install(&of_cluster_api()).await?;
         for tenant in ["t1", "t2"] {
             let space = server.tenant(tenant).await?;
-            for object in manifests::tenant_manifests() {
-                apply(&space, &object).await?;
-            }
+            space.install(&manifests::tenant_manifests()).await?;
         }
         served(&admin).await?;
         let operator = account(&server, &system, &admin).await?;
@@ -249,7 +243,7 @@ async fn account(server: &TestServer, system: &Plain, admin: &Client) -> anyhow:
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
         "metadata": {"name": "operator", "namespace": "capv-system", "annotations": account},
     });
-    apply(system, &secret).await?;
+    system.install(&[secret]).await?;
     let secrets: Api<Secret> = Api::namespaced(admin.clone(), "capv-system");
     let token = eventually(async || {
         let secret = secrets.get("operator").await?;
@@ -305,27 +299,4 @@ fn of_cluster_api() -> [Value; 2] {
         })
     };
     [define("clusters", "Cluster"), define("machines", "Machine")]
-}
-
-/// Creates an object of a manifest.
-async fn apply(client: &Plain, object: &Value) -> anyhow::Result<()> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let version = text(&object["apiVersion"]);
-    let root = match version.contains('/') {
-        true => format!("/apis/{version}"),
-        false => format!("/api/{version}"),
-    };
-    let place = match object["metadata"]["namespace"].as_str() {
-        Some(namespace) => format!("/namespaces/{namespace}"),
-        None => String::new(),
-    };
-    let kind = text(&object["kind"]).to_lowercase();
-    let plural = match kind.strip_suffix('y') {
-        Some(stem) => format!("{stem}ies"),
-        None => format!("{kind}s"),
-    };
-    let path = format!("{root}{place}/{plural}");
-    let made = client.post(&path, object).await?;
-    anyhow::ensure!(made.status == 201, "{object}: {}", made.text());
-    Ok(())
 }

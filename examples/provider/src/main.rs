@@ -1,0 +1,35 @@
+//! Runs the example: `example-provider manifests [--tenants]` prints what to install,
+//! `example-provider run [--tenants]` runs the operator.
+
+use std::time::Duration;
+
+use example_provider::install::{NAMESPACE, manifests};
+use example_provider::provider::Dns;
+use example_provider::service::Services;
+use insula_operator::provider::{Settings, run};
+use kube::Client;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    tracing_subscriber::fmt().init();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let tenants = arguments.iter().any(|argument| argument == "--tenants");
+    match arguments.first().map(String::as_str) {
+        Some("manifests") => {
+            let objects = manifests(tenants);
+            let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": objects});
+            println!("{list:#}");
+        }
+        Some("run") => {
+            let client = Client::try_default().await?;
+            let settings = Settings {
+                tenants,
+                ..Settings::new("dns-operator", NAMESPACE, Duration::from_secs(10))
+            };
+            let stop = async { drop(tokio::signal::ctrl_c().await) };
+            run(client, Dns, Services::default(), settings, stop).await;
+        }
+        _ => anyhow::bail!("expected `manifests` or `run`, and optionally `--tenants`"),
+    }
+    Ok(())
+}

@@ -1,0 +1,173 @@
+//! The reconciler of records.
+
+use std::time::Duration;
+
+use insula_identity::decide::{ChosenEndpoint, Question, Refusal, Target};
+use insula_identity::endpoint::{AllowedEndpoints, Trust};
+use insula_identity::reference::CredentialReferences;
+use insula_identity::session::Unavailable;
+use insula_identity::shape::{Shape, Texts};
+use insula_operator::commit::{self, StatusChange};
+use insula_operator::condition::{ConditionWriter, READY};
+use insula_operator::provider::{
+    IdentityKind, IdentityUser, Names, Provider, Reconciliation, WatchedKind, full_message,
+    named_reference, parse_endpoint,
+};
+use insula_operator::retry::{Class, Outcome};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::ApiResource;
+use serde_json::Value;
+
+use crate::kinds::{DnsAccount, DnsRecord};
+use crate::service::Services;
+
+/// The port of a DNS service.
+pub const PORT: u16 = 8053;
+/// The contents of a Secret with an account.
+pub const ACCOUNT: Texts = Texts {
+    required: &["token"],
+    optional: &[],
+};
+const FINALIZER: &str = "dnsrecord.dns.example.com";
+/// The longest wait for a session, which wakes the record earlier.
+const MAX_WAIT: Duration = Duration::from_secs(30);
+
+/// The provider.
+#[derive(Clone, Copy, Debug)]
+pub struct Dns;
+
+impl Provider for Dns {
+    type Connector = Services;
+
+    const NAMES: &'static Names = &Names {
+        controller: "dns.example.com/operator",
+        lease: "dns-operator",
+        watch_label: "dns.example.com/watch-filter",
+        member_label: "dns.example.com/zone",
+        api_version: "dns.example.com/v1",
+        claimant_kinds: &["DnsAccount"],
+        claimants: &[],
+        secret_finalizer: "dnsaccount/dns.example.com",
+    };
+
+    const SHAPE: &'static dyn Shape = &ACCOUNT;
+
+    const IDENTITIES: Option<&'static IdentityKind> = Some(&IdentityKind {
+        kind: "DnsAccount",
+        resource: || ApiResource::erase::<DnsAccount>(&()),
+        finalizer: "dnsaccount.dns.example.com",
+        bound: allowed_servers,
+        users: &[IdentityUser {
+            kind: "DnsRecord",
+            resource: || ApiResource::erase::<DnsRecord>(&()),
+            members: None,
+        }],
+    });
+
+    fn kinds() -> Vec<WatchedKind> {
+        vec![WatchedKind::reconciled::<DnsRecord>()]
+    }
+
+    async fn reconcile(of: &Reconciliation<'_, Self>) -> Result<Outcome, kube::Error> {
+        let records = of.api::<DnsRecord>();
+        let Some(record) = records.get_opt(&of.key.name).await? else {
+            return Ok(Outcome::Gone);
+        };
+        let mut record = StatusChange::new(records, record);
+        let is_deleting = record.stored.metadata.deletion_timestamp.is_some();
+        match (
+            is_deleting,
+            commit::has_finalizer(&record.stored, FINALIZER),
+        ) {
+            (true, false) => return Ok(Outcome::Gone),
+            (false, _) => record.add_finalizer(FINALIZER).await?,
+            (true, true) => {}
+        }
+        let credential = match question(of, &record.stored) {
+            Ok(question) => of.resolve(&question).await?,
+            Err(refusal) => Err(refusal),
+        };
+        let credential = match credential {
+            Ok(credential) => credential,
+            Err(refusal) => {
+                of.release_session();
+                let reason = refusal.reason.as_str();
+                report(&mut record, false, reason, full_message(&refusal)).await?;
+                return Ok(Outcome::Waits(of.resync_after()));
+            }
+        };
+        let session = match of.session(&credential) {
+            Ok(session) => session,
+            Err(Unavailable::Wait) => return Ok(Outcome::Waits(MAX_WAIT)),
+            Err(Unavailable::Failed { error, retry_after }) => {
+                report(&mut record, false, error.reason.as_str(), error.message).await?;
+                return Ok(Outcome::Waits(retry_after));
+            }
+        };
+        let spec = &record.stored.spec;
+        let called = match is_deleting {
+            true => session.delete(&spec.name).await,
+            false => session.put(&spec.name, &spec.address).await,
+        };
+        if let Err(error) = called {
+            report(&mut record, false, error.reason.as_str(), error.message).await?;
+            return Ok(Outcome::Failed(Class::Transient));
+        }
+        session.mark_responsive();
+        if is_deleting {
+            record.remove_finalizer(FINALIZER).await?;
+            return Ok(Outcome::Gone);
+        }
+        report(&mut record, true, "Written", String::new()).await?;
+        Ok(Outcome::Settled(of.resync_after()))
+    }
+}
+
+/// Returns the question which account a record gets.
+fn question(of: &Reconciliation<'_, Dns>, record: &DnsRecord) -> Result<Question, Refusal> {
+    let reference = record.spec.identity_ref.as_ref();
+    if let Some(reference) = reference {
+        of.depend_on_identity(&reference.name);
+    }
+    let own = reference.map(|it| named_reference(&it.kind, &it.name, "DnsAccount"));
+    let references = CredentialReferences {
+        own: own.transpose()?,
+        operator: true,
+        ..CredentialReferences::default()
+    };
+    let target = ChosenEndpoint {
+        endpoint: parse_endpoint("spec.server", &record.spec.server, PORT)?,
+        of_parent: None,
+        trust: Trust::Verified,
+    };
+    Ok(of.question(references, Target::Chosen(target)))
+}
+
+/// Returns the servers that an account may be sent to.
+fn allowed_servers(spec: &Value) -> Result<AllowedEndpoints, String> {
+    let servers = spec["allowedServers"].as_array().into_iter().flatten();
+    let servers: Vec<_> = servers.filter_map(Value::as_str).collect();
+    let bound = AllowedEndpoints::parse(&servers.join(","), PORT);
+    bound.map_err(|error| format!("spec.allowedServers: {error}"))
+}
+
+/// Writes the condition of a record.
+async fn report(
+    record: &mut StatusChange<DnsRecord>,
+    is_ready: bool,
+    reason: &str,
+    message: String,
+) -> Result<(), kube::Error> {
+    let generation = record.stored.metadata.generation;
+    let status = record.object.status.get_or_insert_default();
+    let mut writer = ConditionWriter {
+        conditions: &mut status.conditions,
+        generation,
+        now: Timestamp::now(),
+    };
+    match is_ready {
+        true => writer.set_true(READY, reason, message),
+        false => writer.set_false(READY, reason, message),
+    }
+    record.commit().await
+}
