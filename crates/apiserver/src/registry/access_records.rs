@@ -366,7 +366,15 @@ impl Noted {
     }
 
     fn take(&self, key: &CredentialKey) -> CredentialRecord {
-        let time = |time: &AtomicI64| Some(time.load(Ordering::Relaxed)).filter(|time| *time != 0);
+        // A credential may have been issued later in the minute that it was used in.
+        let issued = |minute| {
+            self.issued
+                .filter(|issued| issued - minute < MINUTE_SECONDS)
+        };
+        let time = |time: &AtomicI64| {
+            let minute = Some(time.load(Ordering::Relaxed)).filter(|minute| *minute != 0)?;
+            Some(issued(minute).map_or(minute, |issued| minute.max(issued)))
+        };
         CredentialRecord {
             id: Arc::clone(&key.id),
             kind: self.kind,
@@ -445,6 +453,20 @@ mod tests {
         let one = &records.take(&dora.home).unwrap().credentials[0];
         assert_eq!((one.first_used, one.last_used), (Some(120), Some(180)));
         assert_eq!(one.last_address.as_deref(), Some("10.0.0.4"));
+    }
+
+    #[test]
+    fn credential_is_not_used_before_it_is_issued() {
+        let records = AccessRecords::default();
+        let mut dora = holder("t1", "a");
+        for (issued, used) in [(150, 150), (179, 179), (180, 120), (90, 120)] {
+            dora.credential.id = format!("issued{issued}").into();
+            dora.credential.issued = Some(issued);
+            note(&records, "u", &dora, 1, 179);
+            let taken = records.take(&dora.home).unwrap().credentials;
+            let one = taken.iter().find(|one| one.issued == Some(issued)).unwrap();
+            assert_eq!((one.first_used, one.last_used), (Some(used), Some(used)));
+        }
     }
 
     #[test]
