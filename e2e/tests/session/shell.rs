@@ -88,20 +88,24 @@ pub fn blocks(page: &str) -> Vec<String> {
     parts.map(block).collect()
 }
 
-/// Sets up a directory as the session expects it: a `cargo` that runs the binaries already built on
-/// a free port, and kubectl.
+/// Sets up a directory like a fresh clone, with kubectl and a `cargo` that provides the binaries
+/// already built, and runs the server on a free port.
 pub fn set_up(folder: &Path, kubectl: &Path) {
-    let (bin, release) = (folder.join("bin"), folder.join("target/release"));
-    for made in [&bin, &release] {
-        std::fs::create_dir_all(made).unwrap();
-    }
-    symlink(binary(), release.join("insula")).unwrap();
-    symlink(subctl(), release.join("subctl")).unwrap();
+    let bin = folder.join("bin");
+    std::fs::create_dir_all(&bin).unwrap();
     symlink(root().join("docs"), folder.join("docs")).unwrap();
-    let words = r#"[ "$*" = "build --release --bin subctl" ] && exit 0
-[ "$1 $2 $3" = "run --release --" ] || exit 2; shift 3"#;
-    let cargo =
-        format!("#!/bin/sh\n{words}\nexec target/release/insula \"$@\" --listen 127.0.0.1:0\n");
+    let cargo = format!(
+        r#"#!/bin/sh
+mkdir -p target/release
+[ "$*" = "build --release --bin subctl" ] && exec ln -sf {subctl} target/release/subctl
+[ "$1 $2 $3" = "run --release --" ] || exit 2; shift 3
+ln -sf {insula} target/release/insula
+[ "$1" = serve ] && set -- "$@" --listen 127.0.0.1:0
+exec target/release/insula "$@"
+"#,
+        subctl = subctl().display(),
+        insula = binary().display(),
+    );
     write_program(&bin.join("cargo"), &cargo);
     // Without a path it is found through PATH.
     let kubectl = format!(

@@ -112,7 +112,7 @@ impl Cluster {
         std::fs::create_dir_all(kubeconfig.parent().unwrap()).unwrap();
         std::fs::write(&kubeconfig, credentials(&kubernetes)).unwrap();
         let operator =
-            "exec target/release/insula operator vsphere --allow-address 127.0.0.1 --kubeconfig";
+            "exec cargo run --release -- operator vsphere --allow-address 127.0.0.1 --kubeconfig";
         let running = shell(folder, &format!("{operator} {}", kubeconfig.display()));
         Some(Self {
             _running: running,
