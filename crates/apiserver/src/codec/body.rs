@@ -190,6 +190,28 @@ impl Body {
         }
     }
 
+    /// Whether the pieces of the body are produced while it is read.
+    pub fn is_produced_in_pieces(&self) -> bool {
+        match self {
+            Self::Whole(_) | Self::Stream(_) => false,
+            Self::List(_) | Self::Watch(_) => true,
+            Self::Paced(paced) => paced.body.is_produced_in_pieces(),
+            Self::Counted(counted) => counted.body.is_produced_in_pieces(),
+        }
+    }
+
+    /// Is ready while the body may be sent in its turn.
+    pub fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Whole(_) | Self::List(_) | Self::Stream(_) | Self::Watch(_) => Poll::Ready(()),
+            Self::Paced(paced) => match &mut paced.turns {
+                Some(turns) => turns.poll(context),
+                None => Poll::Ready(()),
+            },
+            Self::Counted(counted) => counted.body.poll_turn(context),
+        }
+    }
+
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         match self {
             Self::Whole(bytes) => Poll::Ready(bytes.take()),

@@ -5,8 +5,9 @@
 //! and those handed to the transport, until the socket has taken them. Work takes a seat, and
 //! releases it before the response is sent; bytes are what a slow client holds instead.
 //!
-//! - A space that holds its share gets no further response until clients have taken some of it,
-//!   or until those that read nothing are cut off.
+//! - A space that holds its share gets no further response, and no further piece of one that is
+//!   produced while it is read, until clients have taken some of it or until those that read
+//!   nothing are cut off.
 //! - When all spaces together hold too much, the space that holds most loses the responses that
 //!   have waited longest.
 
@@ -27,7 +28,7 @@ use super::space_limits::{LimitTable, LimitedResource};
 use crate::status::{Result, StatusError};
 
 use accounts::Accounts;
-use rooms::Rooms;
+use rooms::{RELIEF_INTERVAL, Rooms, Waiter};
 
 pub use response::{OutgoingResponse, UnsentBytes};
 
@@ -128,20 +129,49 @@ impl UnsentPool {
             return Ok(());
         }
         let waiter = self.rooms.join(space).ok_or_else(|| self.refuse())?;
-        let has_room = async {
-            loop {
-                if waiter.is_relief_due() {
-                    self.relieve_space(space, 1);
-                }
-                if self.has_room(space, 1) {
-                    waiter.pass_on();
-                    return;
-                }
-                waiter.released().await;
-            }
-        };
+        let has_room = self.await_release(&waiter, RELIEF_INTERVAL, || self.has_room(space, 1));
         let waited = tokio::time::timeout(timeout, has_room).await;
         waited.map_err(|_| self.refuse())
+    }
+
+    /// Whether a response of the space may produce its next piece: the space holds less than its
+    /// share, or most of what it holds is in bodies, which only sending makes smaller.
+    fn may_grow(&self, payer: &Option<Space>) -> bool {
+        let Some(space) = payer else {
+            return true;
+        };
+        let max_bytes = self.max_bytes(space);
+        let state = self.lock();
+        state.staying_of(payer) < max_bytes || state.produced_of(payer) <= max_bytes / 8
+    }
+
+    /// Waits until a response of the space may produce its next piece. Other responses that stall are cut off if that makes room.
+    async fn await_growth(&self, payer: &Option<Space>) {
+        if let Some(space) = payer {
+            let waiter = self.rooms.join_begun(space);
+            // A space may have thousands of these, so they wake rarely.
+            let may_grow = || self.may_grow(payer);
+            self.await_release(&waiter, PRESSURE_STALL, may_grow).await;
+        }
+    }
+
+    /// Waits until there is room, which is examined when bytes are released and once in each
+    /// interval.
+    async fn await_release(
+        &self,
+        waiter: &Waiter<'_>,
+        interval: Duration,
+        has_room: impl Fn() -> bool,
+    ) {
+        loop {
+            if waiter.is_relief_due() {
+                self.relieve_space(waiter.space(), 1);
+            }
+            if has_room() {
+                return waiter.pass_on();
+            }
+            waiter.released(interval).await;
+        }
     }
 
     /// Checks that the space has room for a response that was produced. One response always has
@@ -203,6 +233,20 @@ impl UnsentPool {
         let state = self.lock();
         let used = state.staying_of(&Some(space.clone()));
         used == 0 || used + bytes <= self.max_bytes(space)
+    }
+
+    /// Replaces the bytes that a response holds in its body.
+    fn set_held(&self, payer: &Option<Space>, number: u64, held: usize) {
+        let mut state = self.lock();
+        let before = state.set_held(payer, number, held);
+        let over = held > before && state.staying() > self.limits.total;
+        drop(state);
+        if over {
+            self.relieve_all();
+        }
+        if held < before {
+            self.rooms.notify(payer.as_ref());
+        }
     }
 
     /// Charges bytes to a response, and cuts off others if the server holds too much.

@@ -328,14 +328,21 @@ impl Sender {
 
     /// Returns the next piece when the server has one. Meanwhile the client is not slow.
     async fn next_piece(&mut self) -> Result<Option<UnsentBytes>, Closed> {
+        let response = Arc::clone(self.body.response());
         let (stream, body) = (&mut self.stream, &mut self.body);
-        poll_fn(|context| {
+        let piece = poll_fn(|context| {
             if stream.poll_reset(context).is_ready() {
                 return Poll::Ready(Err(Closed));
             }
             body.poll_piece(context).map(Ok)
-        })
-        .await
+        });
+        tokio::select! {
+            biased;
+            piece = piece => return piece,
+            () = response.is_cut() => {}
+        }
+        self.stream.send_reset(Reason::CANCEL);
+        Err(Closed)
     }
 
     /// Gives a piece to the transport, as fast as the client's windows allow.

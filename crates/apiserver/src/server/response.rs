@@ -27,6 +27,8 @@ pub struct OutgoingBody {
     /// The length of the last piece.
     piece: usize,
     end: Option<EndTask>,
+    /// The wait for room in the space's share of unsent bytes.
+    room: Option<BoxFuture<'static, ()>>,
 }
 
 /// A task that closes the connection when a watch is over, and ends with the body.
@@ -58,6 +60,7 @@ impl OutgoingBody {
             is_shared,
             piece: 0,
             end: None,
+            room: None,
         };
         body.charge_held();
         body
@@ -121,6 +124,7 @@ impl OutgoingBody {
 
     /// Returns the next piece when there is one.
     pub fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<UnsentBytes>> {
+        ready!(self.poll_room(context));
         let polled = Pin::new(&mut self.body).poll_frame(context);
         let Some(Ok(frame)) = ready!(polled) else {
             return Poll::Ready(None);
@@ -133,6 +137,48 @@ impl OutgoingBody {
         };
         self.charge_held();
         Poll::Ready(Some(piece))
+    }
+
+    /// Is ready when the space has room for a piece that is yet to be produced.
+    fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if !self.body.is_produced_in_pieces() {
+            return Poll::Ready(());
+        }
+        loop {
+            if let Some(room) = &mut self.room {
+                ready!(room.as_mut().poll(context));
+                self.room = None;
+            }
+            // The turn comes first: a body that waits for its turn must be polled when it is
+            // there, and others may have taken the room meanwhile.
+            ready!(self.body.poll_turn(context));
+            if self.response.may_grow() {
+                return Poll::Ready(());
+            }
+            self.room = Some(self.await_room());
+        }
+    }
+
+    /// Waits for room, at most until the watch is over.
+    fn await_room(&self) -> BoxFuture<'static, ()> {
+        let response = Arc::downgrade(&self.response);
+        let over = self.watch_over().filter(|_| self.end.is_none());
+        Box::pin(async move {
+            let Some(response) = response.upgrade() else {
+                return;
+            };
+            let Some(over) = over else {
+                return response.await_growth().await;
+            };
+            tokio::select! {
+                () = response.await_growth() => {}
+                () = over => {
+                    response.count_cut(CutReason::WatchOver);
+                    response.cut();
+                    std::future::pending().await
+                }
+            }
+        })
     }
 
     fn charge_held(&self) {

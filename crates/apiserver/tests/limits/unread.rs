@@ -287,6 +287,60 @@ async fn stalled_plain_lists_hold_their_first_piece_only() -> anyhow::Result<()>
 }
 
 #[tokio::test]
+async fn stalled_responses_with_large_objects_hold_no_more_than_their_spaces_share()
+-> anyhow::Result<()> {
+    for path in [MAPS.to_owned(), format!("{MAPS}?watch=true")] {
+        let server = start(unsent_limits(100 * MEGABYTE, 5 * MEGABYTE)).await?;
+        let client = server.tenant("t1").await?;
+        let system = server.system().await?;
+        create_large_maps(&client, 4).await?;
+        // All of them begin before any holds an object.
+        let mut wire = Wire::open(&server, &[(INITIAL_WINDOW, 1)]).await?;
+        for _ in 0..50 {
+            wire.get(&path).await?;
+        }
+        await_unsent(&system, "t1", 4 * MEGABYTE as u64).await?;
+        let began = Instant::now();
+        while began.elapsed() < 2 * SHORT {
+            let (_, of_space) = unsent(&system, "t1").await?;
+            assert!(of_space <= 7 * MEGABYTE as u64, "{path}: {of_space}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn response_that_waits_for_room_continues_when_others_were_taken() -> anyhow::Result<()> {
+    let server = start(unsent_limits(100 * MEGABYTE, 2 * MEGABYTE)).await?;
+    let client = server.tenant("t1").await?;
+    create_large_maps(&client, 2).await?;
+    let expected = client.get(MAPS).await?.body.len();
+    let mut wire = Wire::open(&server, &[(INITIAL_WINDOW, 1)]).await?;
+    let streams = 10;
+    for _ in 0..streams {
+        wire.get(MAPS).await?;
+    }
+    wire.widen(0, u32::try_from(streams * expected)?).await?;
+    for stream in 0..streams {
+        wire.widen(2 * u32::try_from(stream)? + 1, u32::try_from(expected)?)
+            .await?;
+    }
+    let (mut ended, mut refused) = (0, 0);
+    while ended + refused < streams {
+        let frame = wire.find(|frame| matches!(frame.kind, DATA | RST_STREAM | HEADERS));
+        let frame = frame.await?.unwrap();
+        assert_ne!(frame.kind, RST_STREAM);
+        match frame.kind {
+            HEADERS if frame.payload[0] != STATUS_200 => refused += 1,
+            _ if frame.ends_stream() => ended += 1,
+            _ => {}
+        }
+    }
+    assert!(ended >= 2, "{ended}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn space_that_holds_most_is_cut_when_the_server_holds_too_much() -> anyhow::Result<()> {
     let server = start(unsent_limits(7 * MEGABYTE, 100 * MEGABYTE)).await?;
     let (a, b) = (server.tenant("t1").await?, server.tenant("t2").await?);

@@ -21,6 +21,8 @@ pub(super) struct Accounts {
 #[derive(Debug, Default)]
 struct Account {
     bytes: usize,
+    /// The part of it that is in bodies, and was not handed to the transport.
+    held: usize,
     ending: usize,
     responses: HashMap<u64, Entry>,
 }
@@ -29,6 +31,7 @@ struct Account {
 struct Entry {
     response: Weak<OutgoingResponse>,
     bytes: usize,
+    held: usize,
     is_ending: bool,
 }
 
@@ -45,6 +48,7 @@ impl Accounts {
         let entry = Entry {
             response: Arc::downgrade(&response),
             bytes: 0,
+            held: 0,
             is_ending: false,
         };
         let account = self.accounts.entry(payer).or_default();
@@ -90,11 +94,34 @@ impl Accounts {
         self.accounts.get(payer).map_or(0, Account::staying)
     }
 
+    /// Returns the bytes of a space that were handed to the transport.
+    pub fn produced_of(&self, payer: &Option<Space>) -> usize {
+        let account = self.accounts.get(payer);
+        account.map_or(0, |account| account.bytes - account.held)
+    }
+
     /// Returns the spaces, those with the most bytes last.
     pub fn by_bytes(&self) -> Vec<Option<Space>> {
         let mut spaces: Vec<_> = self.accounts.keys().cloned().collect();
         spaces.sort_by_key(|space| self.staying_of(space));
         spaces
+    }
+
+    /// Replaces the bytes that a response holds in its body. Returns those it held before.
+    pub fn set_held(&mut self, payer: &Option<Space>, number: u64, held: usize) -> usize {
+        let Some(account) = self.accounts.get_mut(payer) else {
+            return 0;
+        };
+        let Some(entry) = account.responses.get_mut(&number) else {
+            return 0;
+        };
+        let before = std::mem::replace(&mut entry.held, held);
+        account.held = account.held + held - before;
+        match held.checked_sub(before) {
+            Some(more) => self.add(payer, number, more),
+            None => self.subtract(payer, number, before - held),
+        }
+        before
     }
 
     /// Charges bytes to a response.
@@ -133,6 +160,7 @@ impl Accounts {
 
     /// Removes a response with all its bytes.
     pub fn remove(&mut self, payer: &Option<Space>, number: u64) {
+        self.set_held(payer, number, 0);
         let entry = self
             .accounts
             .get(payer)

@@ -24,8 +24,6 @@ pub struct OutgoingResponse {
 
 #[derive(Debug)]
 struct Progress {
-    /// The bytes that are charged for the body itself.
-    held: usize,
     /// How much longer the client may keep the response waiting.
     allowance: Duration,
     waiting_since: Option<Instant>,
@@ -49,7 +47,6 @@ impl OutgoingResponse {
         in_flight: InFlight,
     ) -> Arc<Self> {
         let progress = Progress {
-            held: 0,
             allowance: pool.stalled,
             waiting_since: None,
             has_stream: false,
@@ -71,12 +68,7 @@ impl OutgoingResponse {
 
     /// Charges the bytes that the body holds now, instead of those it held before.
     pub fn set_held(&self, held: usize) {
-        let before = std::mem::replace(&mut self.progress().held, held);
-        if held > before {
-            self.pool.charge(&self.payer, self.number, held - before);
-        } else {
-            self.pool.release(&self.payer, self.number, before - held);
-        }
+        self.pool.set_held(&self.payer, self.number, held);
     }
 
     /// Charges a piece of the body that was produced for the transport.
@@ -127,6 +119,25 @@ impl OutgoingResponse {
     /// Notes whether the response has a stream of its own, which can be reset.
     pub fn set_has_stream(&self, has_stream: bool) {
         self.progress().has_stream = has_stream;
+    }
+
+    /// Whether the response may produce its next piece.
+    pub fn may_grow(&self) -> bool {
+        self.pool.may_grow(&self.payer)
+    }
+
+    /// Waits until the response may produce its next piece. If that takes as long as a client may
+    /// stall, the response is cut off.
+    pub async fn await_growth(&self) {
+        let growth = self.pool.await_growth(&self.payer);
+        if tokio::time::timeout(self.pool.stalled, growth)
+            .await
+            .is_err()
+        {
+            self.count_cut(CutReason::Pressure);
+            self.cut();
+            std::future::pending::<()>().await;
+        }
     }
 
     /// Completes when the stream is to be reset because of what the response holds.

@@ -1,4 +1,4 @@
-//! Requests that wait until their space has room for a response.
+//! Requests and begun responses that wait until their space has room.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,6 +16,8 @@ pub(super) struct Rooms {
     /// The number of spaces, to be read without the lock at every response.
     occupied: AtomicUsize,
 }
+
+type Spaces<'a> = MutexGuard<'a, HashMap<Space, Arc<Room>>>;
 
 /// The waiting requests of one space.
 #[derive(Debug, Default)]
@@ -42,19 +44,26 @@ pub(super) const RELIEF_INTERVAL: Duration = Duration::from_millis(500);
 impl Rooms {
     /// Joins the waiting requests of a space; `None` if they are too many.
     pub fn join<'a>(&'a self, space: &'a Space) -> Option<Waiter<'a>> {
-        let mut spaces = self.lock();
+        let spaces = self.lock();
+        let room = spaces.get(space);
+        let waiting = room.map_or(0, |room| room.waiting.load(Ordering::Relaxed));
+        (waiting < MAX_WAITING).then(|| self.enter(spaces, space))
+    }
+
+    /// Joins them with a response that has begun. Streams and connections bound their number.
+    pub fn join_begun<'a>(&'a self, space: &'a Space) -> Waiter<'a> {
+        self.enter(self.lock(), space)
+    }
+
+    fn enter<'a>(&'a self, mut spaces: Spaces<'_>, space: &'a Space) -> Waiter<'a> {
         let room = Arc::clone(spaces.entry(space.clone()).or_default());
-        self.occupied.store(spaces.len(), Ordering::Release);
-        if room.waiting.load(Ordering::Relaxed) >= MAX_WAITING {
-            return None;
-        }
         room.waiting.fetch_add(1, Ordering::Relaxed);
-        drop(spaces);
-        Some(Waiter {
+        self.occupied.store(spaces.len(), Ordering::Release);
+        Waiter {
             rooms: self,
             space,
             room,
-        })
+        }
     }
 
     /// Wakes a waiting request of the space.
@@ -67,16 +76,21 @@ impl Rooms {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Space, Arc<Room>>> {
+    fn lock(&self) -> Spaces<'_> {
         self.spaces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Waiter<'_> {
-    /// Waits until bytes of the space were released, or until it may be examined again.
-    pub async fn released(&self) {
+    /// Waits until bytes of the space were released, or for the interval.
+    pub async fn released(&self, interval: Duration) {
         let released = self.room.released.notified();
-        drop(tokio::time::timeout(RELIEF_INTERVAL, released).await);
+        drop(tokio::time::timeout(interval, released).await);
+    }
+
+    /// The space that it waits for.
+    pub const fn space(&self) -> &Space {
+        self.space
     }
 
     /// Wakes the next waiting request, because there is room for more than one.
@@ -127,7 +141,7 @@ mod tests {
             let waiter = &waiters[waiter];
             async move {
                 let begun = Instant::now();
-                waiter.released().await;
+                waiter.released(RELIEF_INTERVAL).await;
                 begun.elapsed() < RELIEF_INTERVAL
             }
         };

@@ -181,3 +181,54 @@ async fn response_without_a_stream_is_cut_with_its_connection() {
     assert!(!is_cut(&response));
     assert!(fixture.connection.evicted().now_or_never().is_some());
 }
+
+#[tokio::test(start_paused = true)]
+async fn response_grows_when_its_space_has_room() {
+    let fixture = fixture(1000, 100);
+    let first = fixture.waiting("t1", 0).await;
+    let second = fixture.waiting("t1", 0).await;
+    let other = fixture.waiting("t2", 0).await;
+    let piece = first.charge(Bytes::from(vec![0; 120]));
+    assert!(!first.may_grow() && !second.may_grow() && other.may_grow());
+    let mut growth = Box::pin(second.await_growth());
+    assert!(growth.as_mut().now_or_never().is_none());
+    drop(piece);
+    growth.await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn responses_that_hold_the_share_in_their_bodies_are_sent() {
+    let fixture = fixture(1000, 100);
+    let first = fixture.waiting("t1", 90).await;
+    let second = fixture.waiting("t1", 90).await;
+    assert!(first.may_grow() && second.may_grow());
+    let piece = first.charge(Bytes::from(vec![0; 40]));
+    assert!(!first.may_grow() && !second.may_grow());
+    drop(piece);
+    assert!(second.may_grow());
+}
+
+#[tokio::test(start_paused = true)]
+async fn response_that_waits_for_room_makes_stalled_ones_end() {
+    let fixture = fixture(1000, 100);
+    let stalled = fixture.waiting("t1", 0).await;
+    let piece = stalled.charge(Bytes::from(vec![0; 120]));
+    let next = fixture
+        .pool
+        .begin(Some(space("t1")), fixture.connection.begin(), 0);
+    let begun = Instant::now();
+    next.await_growth().await;
+    assert!(is_cut(&stalled) && begun.elapsed() <= 2 * PRESSURE_STALL);
+    drop(piece);
+}
+
+#[tokio::test(start_paused = true)]
+async fn response_that_finds_no_room_is_cut() {
+    let fixture = fixture(1000, 100);
+    let read = fixture.waiting("t1", 0).await;
+    read.client_took(0, false);
+    let _piece = read.charge(Bytes::from(vec![0; 120]));
+    let next = fixture.waiting("t1", 0).await;
+    let growth = tokio::time::timeout(2 * STALLED, next.await_growth()).await;
+    assert!(growth.is_err() && is_cut(&next) && !is_cut(&read));
+}
