@@ -1,6 +1,7 @@
 //! Runs the example: `example-provider manifests [--tenants]` prints what to install,
 //! `example-provider run [--tenants]` runs the operator.
 
+use std::io::Write;
 use std::time::Duration;
 
 use example_provider::install::{NAMESPACE, manifests};
@@ -18,7 +19,7 @@ async fn main() -> anyhow::Result<()> {
         Some("manifests") => {
             let objects = manifests(tenants);
             let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": objects});
-            println!("{list:#}");
+            std::io::stdout().write_all(format!("{list:#}\n").as_bytes())?;
         }
         Some("run") => {
             let client = Client::try_default().await?;
