@@ -5,11 +5,15 @@
 //! the server are no targets for tenants. Redirects are not followed, and responses are
 //! limited in size and time. No credentials are sent. An idle connection is reused only by
 //! the same space, for the same backend and the same CA bundle.
+//!
+//! Webhooks of the system that name a Service of an operator in this process are called without
+//! a connection, by the same limits: see [`InProcessServices`].
 
 mod connection;
 mod dial;
 mod endpoint;
 mod error;
+mod in_process;
 mod pool;
 mod service;
 mod target;
@@ -30,6 +34,7 @@ use tokio::time::{Instant, timeout_at};
 
 pub use endpoint::{Endpoint, EndpointError, EndpointSettings, PostError};
 pub use error::CallError;
+pub use in_process::{InProcessHandler, InProcessServices};
 pub use service::{Backend, Services};
 
 use connection::{Connection, Reply};
@@ -48,6 +53,8 @@ pub struct Settings {
     pub each: usize,
     /// The most idle connections, over all spaces.
     pub idle: usize,
+    /// The Services of the system space that are served in this process.
+    pub in_process: InProcessServices,
 }
 
 impl Default for Settings {
@@ -59,6 +66,7 @@ impl Default for Settings {
             each: 64,
             // Each costs a file descriptor, perhaps without ever being reused.
             idle: 256,
+            in_process: InProcessServices::default(),
         }
     }
 }
@@ -69,6 +77,7 @@ pub struct Egress {
     calls: Arc<KeyedLimit<Space>>,
     trusts: Trusts,
     pool: Pool,
+    in_process: InProcessServices,
 }
 
 /// A call to a webhook.
@@ -76,6 +85,9 @@ pub struct Egress {
 pub struct Call<'a> {
     /// The space that configured the webhook.
     pub space: &'a Space,
+    /// The space of the object under review, if the call is about one object. Handlers in this
+    /// process get it; other webhooks do not.
+    pub object_space: Option<&'a Space>,
     /// The address of the webhook.
     pub client: &'a Client,
     /// The request body, in JSON.
@@ -110,6 +122,7 @@ impl Egress {
             calls: Arc::new(KeyedLimit::new(settings.each)),
             trusts: Trusts::default(),
             pool: Pool::new(settings.idle),
+            in_process: settings.in_process,
         }
     }
 
@@ -143,6 +156,18 @@ impl Egress {
         target: &Target<'_>,
     ) -> Result<Reply, CallError> {
         let _permit = self.calls.acquire(call.space).await;
+        let handler = target.service().and_then(|(namespace, name)| {
+            let services = &self.in_process;
+            services.find(call.space, namespace, name)
+        });
+        if let Some(handler) = handler {
+            let mut request = request(call, target)?;
+            if let Some(space) = call.object_space {
+                request.extensions_mut().insert(space.clone());
+            }
+            let reply = in_process::call(handler, request, call.max_bytes).await;
+            return reply.map_err(|why| target.failed(&why));
+        }
         let backend = target.backend(services, call.space);
         let backend = backend.map_err(|why| target.failed(&why))?;
         let key = Key::of(call, target, &backend);
@@ -152,7 +177,7 @@ impl Egress {
                 continue;
             };
             match connection
-                .send(request(call, target)?, call.max_bytes)
+                .send(request(call, target)?.map(Full::new), call.max_bytes)
                 .await
             {
                 Ok(reply) => {
@@ -165,7 +190,7 @@ impl Egress {
         }
         let mut connection = self.connect(call, target, &backend).await?;
         let sent = connection
-            .send(request(call, target)?, call.max_bytes)
+            .send(request(call, target)?.map(Full::new), call.max_bytes)
             .await;
         let reply = sent.map_err(|failure| target.failed(&failure.why))?;
         self.pool.keep(key, connection);
@@ -191,12 +216,12 @@ impl Egress {
     }
 }
 
-fn request(call: &Call<'_>, target: &Target<'_>) -> Result<http::Request<Full<Bytes>>, CallError> {
+fn request(call: &Call<'_>, target: &Target<'_>) -> Result<http::Request<Bytes>, CallError> {
     http::Request::post(target.path.as_str())
         .header(HOST, target.authority.as_str())
         .header(ACCEPT, "application/json, */*")
         .header(CONTENT_TYPE, "application/json")
         .header(USER_AGENT, AGENT)
-        .body(Full::new(call.body.clone()))
+        .body(call.body.clone())
         .map_err(|error| target.failed(&error.to_string()))
 }

@@ -2,12 +2,15 @@
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use insula_admission::webhook::{Client, Endpoint};
 use insula_apiserver::egress::{
-    Backend, Call, CallError, Egress, MAX_RESPONSE_BYTES, Services, Settings,
+    Backend, Call, CallError, Egress, InProcessServices, MAX_RESPONSE_BYTES, Services, Settings,
 };
 use insula_core::Space;
 use insula_testkit::webhook::{FakeWebhook, Reply};
@@ -69,6 +72,7 @@ fn service(name: &str, ca: &str) -> Client {
 fn call<'a>(space: &'a Space, client: &'a Client) -> Call<'a> {
     Call {
         space,
+        object_space: None,
         client,
         body: Bytes::from_static(b"{\"a\":1}"),
         timeout: Duration::from_secs(10),
@@ -335,4 +339,118 @@ async fn concurrent_calls_per_space_are_limited() {
         heard = webhook.called(3) => assert_eq!(heard.unwrap().len(), 3),
     }
     assert_eq!(webhook.connections(), 3);
+}
+
+/// An egress with a handler for the service `ns/operator`.
+fn in_process(
+    each: usize,
+    handler: impl Fn(http::Request<Bytes>) -> BoxFuture<'static, http::Response<Bytes>>
+    + Send
+    + Sync
+    + 'static,
+) -> Egress {
+    let mut services = InProcessServices::default();
+    services.register("ns", "operator", Arc::new(handler));
+    let settings = Settings {
+        each,
+        in_process: services,
+        ..Settings::default()
+    };
+    Egress::new(settings, SERVER_ADDRESS.parse().unwrap())
+}
+
+#[tokio::test]
+async fn service_in_process_is_called_for_the_system_only() {
+    let egress = in_process(64, |request| {
+        let space = request.extensions().get::<Space>().cloned();
+        let seen = json!({
+            "method": request.method().as_str(), "uri": request.uri().to_string(),
+            "type": request.headers()["content-type"].to_str().unwrap(),
+            "body": serde_json::from_slice::<serde_json::Value>(request.body()).unwrap(),
+            "space": space.map(|space| space.to_string()),
+        });
+        let response = http::Response::new(Bytes::from(seen.to_string()));
+        Box::pin(async { response })
+    });
+    let (own, other) = (service("operator", "no PEM"), service("other", "no PEM"));
+    let nowhere = services(SERVER_ADDRESS.parse().unwrap());
+    let t1 = tenant("t1");
+    for (object_space, expected) in [
+        (None, json!(null)),
+        (Some(&Space::System), json!("system")),
+        (Some(&t1), json!("t1")),
+    ] {
+        let call = Call {
+            object_space,
+            ..call(&Space::System, &own)
+        };
+        let answer = egress.post(&nowhere, call).await.unwrap();
+        let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
+        let expected = json!({
+            "method": "POST", "uri": "/p?timeout=10s", "type": "application/json",
+            "body": {"a": 1}, "space": expected,
+        });
+        assert_eq!(answer, expected);
+    }
+    // Other services, tenants and URLs with the same name go to the network.
+    let url = client_for("https://operator.ns.svc:443/p", None);
+    for (space, client) in [
+        (&Space::System, &other),
+        (&t1, &own),
+        (&t1, &url),
+        (&Space::System, &url),
+    ] {
+        let refused = post(&egress, space, client).await.unwrap_err();
+        let why = refused.why();
+        assert!(
+            why.contains("not found") || why.contains("no such host"),
+            "{why}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn service_in_process_is_bound_by_the_limits_of_calls() {
+    let own = service("operator", "");
+    for (path, expected) in [
+        ("panic", "handler panicked"),
+        ("hang", "context deadline exceeded"),
+        ("long", "the answer is longer than 1048576 bytes"),
+    ] {
+        let egress = in_process(64, move |_| match path {
+            "panic" => panic!("this is about panics"),
+            "hang" => Box::pin(std::future::pending()),
+            _ => Box::pin(async { http::Response::new(vec![0; MAX_RESPONSE_BYTES + 1].into()) }),
+        });
+        let refused = post(&egress, &Space::System, &own).await.unwrap_err();
+        let expected = format!("Post \"https://operator.ns.svc:443/p?timeout=10s\": {expected}");
+        assert_eq!(refused.why(), expected);
+    }
+    let egress = in_process(64, |_| {
+        let response = http::Response::builder()
+            .status(503)
+            .header("content-type", "text/plain");
+        let response = response.body(Bytes::from_static(b"busy")).unwrap();
+        Box::pin(async { response })
+    });
+    let refused = post(&egress, &Space::System, &own).await.unwrap_err();
+    let expected = "the server is currently unable to handle the request";
+    assert_eq!(refused.why(), expected);
+    // Calls beyond the limit of the space wait.
+    let running = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&running);
+    let egress = in_process(2, move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+        Box::pin(std::future::pending())
+    });
+    let calls = async {
+        tokio::join!(
+            post(&egress, &Space::System, &own),
+            post(&egress, &Space::System, &own),
+            post(&egress, &Space::System, &own),
+        )
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(5), calls).await;
+    assert!(waited.is_err(), "the handler must not answer");
+    assert_eq!(running.load(Ordering::Relaxed), 2);
 }

@@ -96,6 +96,12 @@ impl<'a> Target<'a> {
         }
     }
 
+    /// Returns the namespace and the name of the service, if the target is one.
+    pub fn service(&self) -> Option<(&'a str, &'a str)> {
+        let Service { namespace, name } = self.service?;
+        Some((namespace, name))
+    }
+
     /// Returns the error of a failed call.
     pub fn failed(&self, why: &str) -> CallError {
         let Self {

@@ -39,6 +39,8 @@ pub async fn convert(
     let request = ConversionRequest::new(to, review_versions, &objects);
     let call = Call {
         space: to.source(),
+        // A list over all spaces has objects of many.
+        object_space: None,
         client: &Client::read(client_config),
         body: request.review(&objects).to_string().into(),
         timeout: MAX_TIMEOUT,

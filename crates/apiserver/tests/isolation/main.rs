@@ -18,6 +18,7 @@ mod custom_resources;
 mod expensive_kinds;
 mod history;
 mod identity;
+mod in_process;
 mod interference;
 mod neighbours;
 mod order;

@@ -465,6 +465,7 @@ impl<'a> Attributes<'a> {
     async fn call(&self, hook: &Hook, review: &Review) -> Result<Answer, Failure> {
         let call = Call {
             space: &hook.owner,
+            object_space: Some(&self.address.space),
             client: &hook.webhook.client,
             body: Bytes::from(review.body.clone()),
             timeout: hook.webhook.timeout,
