@@ -25,6 +25,7 @@
 //! | [`report`] | progress reports |
 //! | [`spaces`] | clients for a tenant's space |
 //! | [`stop`] | the stop signal |
+//! | [`webhook`] | the server of admission and conversion webhooks |
 
 pub mod commit;
 pub mod condition;
@@ -48,3 +49,4 @@ pub mod spaces;
 pub mod stop;
 pub mod user_agent;
 pub mod watch;
+pub mod webhook;

@@ -1,0 +1,238 @@
+//! The CA bundle in webhook configurations and definitions.
+//!
+//! Only the field `caBundle` of objects that the operator named is written, and only if it
+//! differs. Objects that do not exist are left to their installer.
+
+use std::fmt;
+
+use futures_util::stream::{BoxStream, SelectAll};
+use futures_util::{Stream, StreamExt};
+use http::Request;
+use http::header::CONTENT_TYPE;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DynamicObject, PartialObjectMeta};
+use kube::core::ApiResource;
+use kube::runtime::watcher::Config;
+use kube::{Api, Client, Error, Resource, ResourceExt};
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::{Value, json};
+
+use crate::queue::Trigger;
+use crate::watch::{self, ListMode};
+
+/// The objects of an operator that call its webhooks.
+#[derive(Clone)]
+pub struct Injection {
+    client: Client,
+    targets: Vec<Target>,
+}
+
+/// An object that has a CA bundle.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Target {
+    /// A ValidatingWebhookConfiguration of this name.
+    Validating(String),
+    /// A MutatingWebhookConfiguration of this name.
+    Mutating(String),
+    /// A CustomResourceDefinition of this name with a conversion webhook.
+    Definition(String),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.resource().plural, self.name())
+    }
+}
+
+impl Target {
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Validating(name) | Self::Mutating(name) | Self::Definition(name) => name,
+        }
+    }
+
+    fn resource(&self) -> ApiResource {
+        match self {
+            Self::Validating(_) => ApiResource::erase::<ValidatingWebhookConfiguration>(&()),
+            Self::Mutating(_) => ApiResource::erase::<MutatingWebhookConfiguration>(&()),
+            Self::Definition(_) => ApiResource::erase::<CustomResourceDefinition>(&()),
+        }
+    }
+
+    /// Returns the JSON pointers of the client configurations of an object.
+    fn client_configs(&self, object: &Value) -> Vec<String> {
+        match self {
+            Self::Validating(_) | Self::Mutating(_) => {
+                let count = object["webhooks"].as_array().map_or(0, Vec::len);
+                let pointers = (0..count).map(|index| format!("/webhooks/{index}/clientConfig"));
+                pointers.collect()
+            }
+            Self::Definition(_) if object["spec"]["conversion"]["strategy"] == "Webhook" => {
+                vec!["/spec/conversion/webhook/clientConfig".to_owned()]
+            }
+            Self::Definition(_) => Vec::new(),
+        }
+    }
+}
+
+impl Injection {
+    /// Creates the injection into these objects.
+    pub fn new(client: Client, targets: Vec<Target>) -> Self {
+        Self { client, targets }
+    }
+
+    /// Returns the objects.
+    pub(super) fn targets(&self) -> impl Iterator<Item = Target> {
+        self.targets.iter().cloned()
+    }
+
+    /// Writes the bundle, in PEM, into an object. Returns whether it was changed.
+    ///
+    /// # Errors
+    ///
+    /// If the object cannot be read or written, or was written by another client at the same
+    /// time. A missing object is none.
+    pub async fn inject(&self, target: &Target, bundle: &str) -> Result<bool, Error> {
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &target.resource());
+        let Some(found) = api.get_opt(target.name()).await? else {
+            return Ok(false);
+        };
+        let operations = operations(target, &found, bundle);
+        if operations.is_empty() {
+            return Ok(false);
+        }
+        let path = format!("{}/{}", api.resource_url(), target.name());
+        let request = Request::patch(path)
+            .header(CONTENT_TYPE, "application/json-patch+json")
+            .body(Value::Array(operations).to_string().into_bytes())
+            .map_err(Error::HttpError)?;
+        self.client.request::<IgnoredAny>(request).await?;
+        Ok(true)
+    }
+
+    /// Watches the objects.
+    pub(super) async fn triggers(&self) -> BoxStream<'static, Trigger> {
+        let mode = ListMode::of(&self.client).await;
+        let mut streams: SelectAll<BoxStream<'static, Trigger>> = SelectAll::new();
+        let has = |is: fn(&Target) -> bool| self.targets.iter().any(is);
+        if has(|target| matches!(target, Target::Validating(_))) {
+            type Kind = ValidatingWebhookConfiguration;
+            streams.push(self.watch::<Kind>(mode, Target::Validating).boxed());
+        }
+        if has(|target| matches!(target, Target::Mutating(_))) {
+            type Kind = MutatingWebhookConfiguration;
+            streams.push(self.watch::<Kind>(mode, Target::Mutating).boxed());
+        }
+        if has(|target| matches!(target, Target::Definition(_))) {
+            type Kind = CustomResourceDefinition;
+            streams.push(self.watch::<Kind>(mode, Target::Definition).boxed());
+        }
+        // Without watches it must not end.
+        streams.push(futures_util::stream::pending().boxed());
+        streams.boxed()
+    }
+
+    fn watch<K>(
+        &self,
+        mode: ListMode,
+        target: fn(String) -> Target,
+    ) -> impl Stream<Item = Trigger> + use<K>
+    where
+        K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned + Send + 'static,
+    {
+        let api: Api<PartialObjectMeta<K>> = Api::all(self.client.clone());
+        let targets = self.targets.clone();
+        watch::parts(api, Config::default(), mode, move |object| {
+            let target = target(object.name_any());
+            let is_own = targets.contains(&target);
+            is_own.then(|| Trigger::Changed(target.to_string().into()))
+        })
+    }
+}
+
+/// Returns the operations of a JSON patch that sets the bundle where it differs. The patch fails
+/// if the object was written since it was read, since a webhook may have another index then.
+fn operations(target: &Target, found: &DynamicObject, bundle: &str) -> Vec<Value> {
+    let wanted = json!(ByteString(bundle.as_bytes().to_vec()));
+    let mut operations = Vec::new();
+    for pointer in target.client_configs(&found.data) {
+        let config = found.data.pointer(&pointer);
+        let path = format!("{pointer}/caBundle");
+        match config {
+            Some(Value::Object(config)) if config.get("caBundle") != Some(&wanted) => {
+                operations.push(json!({"op": "add", "path": path, "value": wanted}));
+            }
+            _ => {}
+        }
+    }
+    if let (false, Some(version)) = (operations.is_empty(), &found.metadata.resource_version) {
+        let path = "/metadata/resourceVersion";
+        operations.insert(0, json!({"op": "test", "path": path, "value": version}));
+    }
+    operations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(value: Value) -> DynamicObject {
+        serde_json::from_value(value).expect("an object")
+    }
+
+    #[test]
+    fn only_ca_bundles_that_differ_are_patched() {
+        let webhooks = object(json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": "w", "resourceVersion": "7"},
+            "webhooks": [
+                {"name": "a", "clientConfig": {"url": "https://a.test", "caBundle": "TkVX"}},
+                {"name": "b", "clientConfig": {"url": "https://b.test", "caBundle": "T0xE"}},
+                {"name": "c", "clientConfig": {"service": {"namespace": "n", "name": "s"}}},
+            ],
+        }));
+        let target = Target::Validating("w".to_owned());
+        let expected = json!([
+            {"op": "test", "path": "/metadata/resourceVersion", "value": "7"},
+            {"op": "add", "path": "/webhooks/1/clientConfig/caBundle", "value": "TkVX"},
+            {"op": "add", "path": "/webhooks/2/clientConfig/caBundle", "value": "TkVX"},
+        ]);
+        assert_eq!(json!(operations(&target, &webhooks, "NEW")), expected);
+        let target = Target::Definition("d".to_owned());
+        let definition = |conversion: Value| {
+            object(json!({
+                "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "metadata": {"name": "d", "resourceVersion": "8"},
+                "spec": {"conversion": conversion},
+            }))
+        };
+        let none = definition(json!({"strategy": "None"}));
+        assert_eq!(operations(&target, &none, "NEW"), Vec::<Value>::new());
+        let webhook = definition(json!({
+            "strategy": "Webhook", "webhook": {"clientConfig": {"service": {}}},
+        }));
+        let expected = json!([
+            {"op": "test", "path": "/metadata/resourceVersion", "value": "8"},
+            {
+                "op": "add",
+                "path": "/spec/conversion/webhook/clientConfig/caBundle",
+                "value": "TkVX",
+            },
+        ]);
+        assert_eq!(json!(operations(&target, &webhook, "NEW")), expected);
+    }
+
+    #[test]
+    fn target_is_shown_with_its_resource() {
+        let target = Target::Mutating("m".to_owned());
+        assert_eq!(target.to_string(), "mutatingwebhookconfigurations/m");
+        let target = Target::Definition("widgets.example.com".to_owned());
+        let expected = "customresourcedefinitions/widgets.example.com";
+        assert_eq!(target.to_string(), expected);
+    }
+}
