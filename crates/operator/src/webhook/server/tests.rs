@@ -367,7 +367,9 @@ async fn connections_and_requests_beyond_the_limits_wait() {
         .expect("it runs");
     for _ in 0..6 {
         release.notify_one();
-        let answer = timeout(WAIT_TIMEOUT, calls.join_next()).await.expect("in time");
+        let answer = timeout(WAIT_TIMEOUT, calls.join_next())
+            .await
+            .expect("in time");
         let answer = answer.expect("a call").expect("no panic");
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     }
