@@ -26,6 +26,7 @@ pub mod router;
 pub mod server;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 
@@ -35,6 +36,10 @@ pub use injection::Injection;
 pub use manifest::WebhookService;
 pub use router::Router;
 pub use server::Settings;
+
+/// The timeout of requests for certificates and CA bundles. An API server that does not respond
+/// must not keep the files of a certificate from being read.
+const API_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What [`run`] needs.
 pub struct Options {

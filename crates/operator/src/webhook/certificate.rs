@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
-use futures_util::{FutureExt, StreamExt};
+use futures_util::{FutureExt, StreamExt, stream};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -24,7 +24,7 @@ pub use folder::CertificateFolder;
 pub use rotation::{CA_LIFETIME, SERVING_LIFETIME};
 pub use secret::SecretCertificates;
 
-use super::injection::{Injection, Target};
+use super::injection::{self, Injection, Target};
 use crate::queue::Trigger;
 
 /// The clock of certificates, which tests replace.
@@ -41,7 +41,7 @@ pub enum CertificateSource {
     /// Files that another program writes, such as a mounted Secret of cert-manager.
     Folder(CertificateFolder),
     /// A CA of the operator's own, in a Secret.
-    Secret(SecretCertificates),
+    Secret(Box<SecretCertificates>),
 }
 
 /// Why there is no new certificate.
@@ -69,6 +69,8 @@ pub enum CertificateError {
     Contended,
 }
 
+/// The number of attempts when other clients write an object at the same time.
+const MAX_ATTEMPTS: usize = 4;
 /// The interval of checks of a folder.
 const FOLDER_INTERVAL: Duration = Duration::from_secs(10);
 /// The interval of checks of a Secret.
@@ -172,37 +174,25 @@ impl CertificateSource {
 
 /// Keeps the certificate current, and its CA bundle in the objects of the injection.
 pub async fn maintain(
-    mut source: CertificateSource,
+    source: CertificateSource,
     certificates: &Certificates,
     injection: Option<Injection>,
 ) -> Infallible {
     let mut triggers = match &injection {
-        Some(injection) => injection.triggers().await,
-        None => futures_util::stream::pending().boxed(),
+        Some(injection) => injection.triggers(),
+        None => stream::pending().boxed(),
     };
-    let mut pending = injection.iter().flat_map(Injection::targets).collect();
-    let (mut injected, mut resync) = (None, Instant::now() + RESYNC_INTERVAL);
+    let mut maintenance = Maintenance {
+        source,
+        certificates,
+        injection,
+        injected: None,
+        pending: BTreeSet::new(),
+        resync: Instant::now() + RESYNC_INTERVAL,
+    };
     let mut last_error = None;
     loop {
-        // The Secret is read before every injection: another replica that has rotated the CA
-        // wrote the Secret first, so its new bundle is never replaced by an older one.
-        let refreshed = source.refresh(certificates).await;
-        let failed = match refreshed {
-            Ok(bundle) => {
-                if bundle != injected || resync <= Instant::now() {
-                    pending = injection.iter().flat_map(Injection::targets).collect();
-                    resync = Instant::now() + RESYNC_INTERVAL;
-                    injected = bundle;
-                }
-                match (&injection, &injected) {
-                    (Some(injection), Some(bundle)) => {
-                        inject(injection, bundle, &mut pending).await.err()
-                    }
-                    _ => None,
-                }
-            }
-            Err(error) => Some(error.to_string()),
-        };
+        let failed = maintenance.step().await.err();
         if let Some(error) = &failed
             && last_error != failed
         {
@@ -210,14 +200,14 @@ pub async fn maintain(
         }
         let interval = match failed {
             Some(_) => RETRY_INTERVAL,
-            None => source.interval(),
+            None => maintenance.source.interval(),
         };
         last_error = failed;
         tokio::select! {
             Some(trigger) = triggers.next() => {
-                add_target(trigger, injection.as_ref(), &mut pending);
+                maintenance.add(trigger);
                 while let Some(Some(trigger)) = triggers.next().now_or_never() {
-                    add_target(trigger, injection.as_ref(), &mut pending);
+                    maintenance.add(trigger);
                 }
             }
             () = sleep_until(Instant::now() + interval) => {}
@@ -225,35 +215,97 @@ pub async fn maintain(
     }
 }
 
-/// Writes the bundle into the pending objects. Objects that failed stay pending.
-async fn inject(
-    injection: &Injection,
-    bundle: &str,
-    pending: &mut BTreeSet<Target>,
-) -> Result<(), String> {
-    let mut failed = Ok(());
-    for target in std::mem::take(pending) {
-        match injection.inject(&target, bundle).await {
-            Ok(true) => info!(object = %target, "CA bundle injected"),
-            Ok(false) => {}
-            Err(error) => {
-                failed = Err(format!(
-                    "the CA bundle of {target} cannot be written: {error}"
-                ));
-                pending.insert(target);
-            }
-        }
-    }
-    failed
+/// The state of [`maintain`].
+struct Maintenance<'a> {
+    source: CertificateSource,
+    certificates: &'a Certificates,
+    injection: Option<Injection>,
+    /// The bundle that all objects have, except the pending ones.
+    injected: Option<String>,
+    /// The objects that may have another bundle.
+    pending: BTreeSet<Target>,
+    /// When all objects are compared again.
+    resync: Instant,
 }
 
-fn add_target(trigger: Trigger, injection: Option<&Injection>, pending: &mut BTreeSet<Target>) {
-    let targets = injection.into_iter().flat_map(Injection::targets);
-    match trigger {
-        Trigger::Changed(name) => {
-            pending.extend(targets.filter(|target| target.to_string() == *name));
+impl Maintenance<'_> {
+    /// Refreshes the certificate, and writes its CA bundle where it differs. The error is a
+    /// message; objects that failed stay pending.
+    async fn step(&mut self) -> Result<(), String> {
+        let bundle = self.refresh().await?;
+        if bundle != self.injected || self.resync <= Instant::now() {
+            self.add(Trigger::All);
+            self.resync = Instant::now() + RESYNC_INTERVAL;
+            self.injected.clone_from(&bundle);
         }
-        _ => pending.extend(targets),
+        let (Some(injection), Some(bundle)) = (self.injection.clone(), bundle) else {
+            return Ok(());
+        };
+        let mut failed = Ok(());
+        for target in self.pending.clone() {
+            match self.inject(&injection, &target, &bundle).await {
+                Ok(()) => {
+                    self.pending.remove(&target);
+                }
+                Err(why) => {
+                    failed = Err(format!("the CA bundle of {target} is not written: {why}"))
+                }
+            }
+        }
+        failed
+    }
+
+    async fn refresh(&mut self) -> Result<Option<String>, String> {
+        let refreshed = self.source.refresh(self.certificates).await;
+        refreshed.map_err(|error| error.to_string())
+    }
+
+    /// Writes the bundle into one object if it differs. The error is a message.
+    async fn inject(
+        &mut self,
+        injection: &Injection,
+        target: &Target,
+        bundle: &str,
+    ) -> Result<(), String> {
+        for _ in 0..MAX_ATTEMPTS {
+            let found = injection.read(target).await;
+            let Some(found) = found.map_err(|error| error.to_string())? else {
+                return Ok(());
+            };
+            if injection::is_injected(target, &found, bundle) {
+                return Ok(());
+            }
+            // Another replica may have rotated the CA meanwhile. It wrote the Secret first, so
+            // a Secret read after the object is not older, and the write below fails if the
+            // object has changed since. So no replica replaces a bundle by an older one.
+            let Some(bundle) = self.refresh().await? else {
+                return Ok(());
+            };
+            if injection::is_injected(target, &found, &bundle) {
+                return Ok(());
+            }
+            match injection.write(target, &found, &bundle).await {
+                Ok(()) => {
+                    info!(object = %target, "CA bundle injected");
+                    return Ok(());
+                }
+                Err(error) if injection::is_conflict(&error) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Err("it changed during every attempt".to_owned())
+    }
+
+    /// Adds the objects of a trigger to the pending ones.
+    fn add(&mut self, trigger: Trigger) {
+        let targets = self.injection.iter().flat_map(Injection::targets);
+        match trigger {
+            Trigger::Changed(name) => {
+                let changed = targets.filter(|target| target.to_string() == *name);
+                self.pending.extend(changed);
+            }
+            Trigger::Touched(_) | Trigger::All => self.pending.extend(targets),
+        }
     }
 }
 

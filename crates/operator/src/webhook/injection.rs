@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use futures_util::stream::{BoxStream, SelectAll};
+use futures_util::stream::{self, BoxStream, SelectAll};
 use futures_util::{Stream, StreamExt};
 use http::Request;
 use http::header::CONTENT_TYPE;
@@ -21,6 +21,8 @@ use kube::{Api, Client, Error, Resource, ResourceExt};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Value, json};
 
+use super::API_TIMEOUT;
+use crate::deadline::with_timeout;
 use crate::queue::Trigger;
 use crate::watch::{self, ListMode};
 
@@ -55,7 +57,7 @@ impl Target {
         }
     }
 
-    fn resource(&self) -> ApiResource {
+    pub(super) fn resource(&self) -> ApiResource {
         match self {
             Self::Validating(_) => ApiResource::erase::<ValidatingWebhookConfiguration>(&()),
             Self::Mutating(_) => ApiResource::erase::<MutatingWebhookConfiguration>(&()),
@@ -81,8 +83,11 @@ impl Target {
 
 impl Injection {
     /// Creates the injection into these objects.
-    pub fn new(client: Client, targets: Vec<Target>) -> Self {
-        Self { client, targets }
+    pub fn new(client: &Client, targets: Vec<Target>) -> Self {
+        Self {
+            client: with_timeout(client, API_TIMEOUT),
+            targets,
+        }
     }
 
     /// Returns the objects.
@@ -90,33 +95,45 @@ impl Injection {
         self.targets.iter().cloned()
     }
 
-    /// Writes the bundle, in PEM, into an object. Returns whether it was changed.
+    /// Returns an object, or `None` if it does not exist.
+    pub(super) async fn read(&self, target: &Target) -> Result<Option<DynamicObject>, Error> {
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &target.resource());
+        api.get_opt(target.name()).await
+    }
+
+    /// Writes the bundle, in PEM, into an object that was read.
     ///
     /// # Errors
     ///
-    /// If the object cannot be read or written, or was written by another client at the same
-    /// time. A missing object is none.
-    pub async fn inject(&self, target: &Target, bundle: &str) -> Result<bool, Error> {
+    /// If the object cannot be written, or has been written since.
+    pub(super) async fn write(
+        &self,
+        target: &Target,
+        found: &DynamicObject,
+        bundle: &str,
+    ) -> Result<(), Error> {
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &target.resource());
-        let Some(found) = api.get_opt(target.name()).await? else {
-            return Ok(false);
-        };
-        let operations = operations(target, &found, bundle);
-        if operations.is_empty() {
-            return Ok(false);
-        }
         let path = format!("{}/{}", api.resource_url(), target.name());
+        let operations = Value::Array(operations(target, found, bundle));
         let request = Request::patch(path)
             .header(CONTENT_TYPE, "application/json-patch+json")
-            .body(Value::Array(operations).to_string().into_bytes())
+            .body(operations.to_string().into_bytes())
             .map_err(Error::HttpError)?;
         self.client.request::<IgnoredAny>(request).await?;
-        Ok(true)
+        Ok(())
     }
 
     /// Watches the objects.
-    pub(super) async fn triggers(&self) -> BoxStream<'static, Trigger> {
-        let mode = ListMode::of(&self.client).await;
+    pub(super) fn triggers(&self) -> BoxStream<'static, Trigger> {
+        let injection = self.clone();
+        let watches = async move {
+            let mode = ListMode::of(&injection.client).await;
+            injection.watches(mode)
+        };
+        stream::once(watches).flatten().boxed()
+    }
+
+    fn watches(&self, mode: ListMode) -> SelectAll<BoxStream<'static, Trigger>> {
         let mut streams: SelectAll<BoxStream<'static, Trigger>> = SelectAll::new();
         let has = |is: fn(&Target) -> bool| self.targets.iter().any(is);
         if has(|target| matches!(target, Target::Validating(_))) {
@@ -131,9 +148,7 @@ impl Injection {
             type Kind = CustomResourceDefinition;
             streams.push(self.watch::<Kind>(mode, Target::Definition).boxed());
         }
-        // Without watches it must not end.
-        streams.push(futures_util::stream::pending().boxed());
-        streams.boxed()
+        streams
     }
 
     fn watch<K>(
@@ -152,6 +167,17 @@ impl Injection {
             is_own.then(|| Trigger::Changed(target.to_string().into()))
         })
     }
+}
+
+/// Returns whether an object has the bundle everywhere.
+pub(super) fn is_injected(target: &Target, found: &DynamicObject, bundle: &str) -> bool {
+    operations(target, found, bundle).is_empty()
+}
+
+/// Returns whether an object was written between reading and writing it.
+pub(super) fn is_conflict(error: &Error) -> bool {
+    // The failed test of a JSON patch is 422 in Kubernetes.
+    matches!(error, Error::Api(status) if matches!(status.code, 404 | 409 | 422))
 }
 
 /// Returns the operations of a JSON patch that sets the bundle where it differs. The patch fails

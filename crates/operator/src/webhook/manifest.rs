@@ -1,5 +1,7 @@
 //! The objects through which a Kubernetes API server reaches the webhooks of an operator.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceConversion, ServiceReference, WebhookClientConfig, WebhookConversion,
@@ -12,6 +14,9 @@ use super::injection::Target;
 ///
 /// On `insula serve` with the operator inside, only its namespace and name matter: the API
 /// server calls the operator's router instead of the Service's endpoints.
+///
+/// Pods are ready when an HTTPS probe of `/healthz` at the target port succeeds: handshakes fail
+/// until there is a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookService {
     /// The namespace.
@@ -163,33 +168,19 @@ pub fn secret_rules(secret: &str) -> Vec<PolicyRule> {
 /// Returns the permissions that the injection of the CA bundle needs, for a ClusterRole: to
 /// write the named objects only.
 pub fn injection_rules(targets: &[Target]) -> Vec<PolicyRule> {
-    let mut rules = Vec::new();
-    let webhooks = "admissionregistration.k8s.io";
-    let kinds: [(_, _, fn(&Target) -> bool); 3] = [
-        (webhooks, "validatingwebhookconfigurations", |target| {
-            matches!(target, Target::Validating(_))
-        }),
-        (webhooks, "mutatingwebhookconfigurations", |target| {
-            matches!(target, Target::Mutating(_))
-        }),
-        (
-            "apiextensions.k8s.io",
-            "customresourcedefinitions",
-            |target| matches!(target, Target::Definition(_)),
-        ),
-    ];
-    for (group, resource, is) in kinds {
-        let names: Vec<_> = targets
-            .iter()
-            .filter(|target| is(target))
-            .map(|target| target.name().to_owned())
-            .collect();
-        if !names.is_empty() {
-            rules.push(rule(group, resource, &["get", "patch"], &names));
-            rules.push(rule(group, resource, &["list", "watch"], &[]));
-        }
+    let mut by_resource: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+    for target in targets {
+        let resource = target.resource();
+        let names = by_resource.entry((resource.group, resource.plural));
+        names.or_default().push(target.name().to_owned());
     }
-    rules
+    let rules = by_resource.iter().flat_map(|((group, resource), names)| {
+        [
+            rule(group, resource, &["get", "patch"], names),
+            rule(group, resource, &["list", "watch"], &[]),
+        ]
+    });
+    rules.collect()
 }
 
 fn rule(group: &str, resource: &str, verbs: &[&str], names: &[String]) -> PolicyRule {
@@ -278,16 +269,16 @@ mod tests {
             Target::Definition("a.example.com".to_owned()),
             Target::Definition("b.example.com".to_owned()),
         ];
-        let (apps, crds) = ("admissionregistration.k8s.io", "apiextensions.k8s.io");
+        let (webhooks, crds) = ("admissionregistration.k8s.io", "apiextensions.k8s.io");
         assert_eq!(
             json!(injection_rules(&targets)),
             json!([
                 {
-                    "apiGroups": [apps], "resources": ["validatingwebhookconfigurations"],
+                    "apiGroups": [webhooks], "resources": ["validatingwebhookconfigurations"],
                     "resourceNames": ["acme"], "verbs": ["get", "patch"],
                 },
                 {
-                    "apiGroups": [apps], "resources": ["validatingwebhookconfigurations"],
+                    "apiGroups": [webhooks], "resources": ["validatingwebhookconfigurations"],
                     "verbs": ["list", "watch"],
                 },
                 {

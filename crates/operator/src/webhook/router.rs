@@ -12,6 +12,7 @@ use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use serde_json::Value;
+use tracing::error;
 
 use super::admission::{self, AdmissionRequest, AdmissionResponse, Mode, ObjectSpace};
 use super::conversion::{self, ConversionHandler, Panicked};
@@ -91,15 +92,16 @@ impl Router {
         let (head, body) = request.into_parts();
         match self.route(&head) {
             Ok(route) => route.respond(body, space).await,
-            Err(refusal) => refusal,
+            Err(refusal) => *refusal,
         }
     }
 
     /// Returns the route of a request, or the response that refuses it.
-    pub(super) fn route(&self, head: &Parts) -> Result<&Route, Response<Bytes>> {
+    pub(super) fn route(&self, head: &Parts) -> Result<&Route, Box<Response<Bytes>>> {
         let path = head.uri.path();
         let Some(route) = self.routes.get(path) else {
-            return Err(plain(StatusCode::NOT_FOUND, "no webhook has this path"));
+            let text = "no webhook has this path";
+            return Err(Box::new(plain(StatusCode::NOT_FOUND, text)));
         };
         let (allowed, method) = match route {
             Route::Health => (matches!(head.method, Method::GET | Method::HEAD), "GET"),
@@ -110,11 +112,11 @@ impl Router {
             let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, &text);
             let method = HeaderValue::from_static(method);
             response.headers_mut().insert(ALLOW, method);
-            return Err(response);
+            return Err(Box::new(response));
         }
         if !matches!(route, Route::Health) && !is_json(head.headers.get(CONTENT_TYPE)) {
             let text = "the content type must be application/json";
-            return Err(plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
+            return Err(Box::new(plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, text)));
         }
         Ok(route)
     }
@@ -174,6 +176,7 @@ async fn convert(handler: &ConversionHandler, body: &[u8]) -> Result<Value, (Sta
 }
 
 fn panicked() -> (StatusCode, String) {
+    error!("webhook handler panicked");
     let text = "the handler panicked".to_owned();
     (StatusCode::INTERNAL_SERVER_ERROR, text)
 }

@@ -1,10 +1,11 @@
 //! Called over TLS, with the operator's own permissions.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use insula_operator::webhook::certificate::{Clock, SecretCertificates};
+use insula_operator::webhook::certificate::{CertificateFolder, Clock, SecretCertificates};
 use insula_operator::webhook::injection::Target;
 use insula_operator::webhook::manifest::{injection_rules, secret_rules};
 use insula_operator::webhook::{
@@ -91,12 +92,18 @@ impl Scene {
     fn source(&self) -> anyhow::Result<CertificateSource> {
         let client = kube_client(&self.server, "operator")?;
         let names = vec!["127.0.0.1".to_owned()];
-        let secret = SecretCertificates::with_clock(client, "default", SECRET, names, self.clock());
-        Ok(CertificateSource::Secret(secret))
+        let secret =
+            SecretCertificates::with_clock(&client, "default", SECRET, names, self.clock());
+        Ok(CertificateSource::Secret(Box::new(secret)))
     }
 
-    /// Starts a replica.
+    /// Starts a replica with the certificate of the Secret.
     async fn replica(&mut self) -> anyhow::Result<SocketAddr> {
+        let source = self.source()?;
+        self.replica_with(source).await
+    }
+
+    async fn replica_with(&mut self, source: CertificateSource) -> anyhow::Result<SocketAddr> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let client = kube_client(&self.server, "operator")?;
@@ -104,8 +111,8 @@ impl Scene {
             listener,
             router: Arc::new(router(&self.calls)),
             certificates: Arc::new(Certificates::default()),
-            source: self.source()?,
-            injection: Some(Injection::new(client, targets())),
+            source,
+            injection: Some(Injection::new(&client, targets())),
             settings: Settings::default(),
         };
         self.replicas.spawn(async move {
@@ -135,11 +142,17 @@ impl Scene {
             count == Some(authorities)
         });
         let bundle = secret.await?["data"]["ca.crt"].clone();
+        self.until_bundle(&bundle).await?;
+        Ok(bundle)
+    }
+
+    /// Waits until all objects have this bundle.
+    async fn until_bundle(&self, bundle: &Value) -> anyhow::Result<()> {
         for (path, pointer) in bundles() {
-            let wanted = |object: &Value| object.pointer(pointer) == Some(&bundle);
+            let wanted = |object: &Value| object.pointer(pointer) == Some(bundle);
             until(&self.system, &path, wanted).await?;
         }
-        Ok(bundle)
+        Ok(())
     }
 
     /// Wakes the replicas, which otherwise read the Secret every minute.
@@ -270,6 +283,41 @@ async fn ca_is_rotated_under_calls_by_two_replicas() -> anyhow::Result<()> {
         assert_eq!(found["metadata"]["generation"], 3, "{path}");
     }
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_are_reloaded_and_their_ca_is_injected() -> anyhow::Result<()> {
+    let mut scene = Scene::start(SystemTime::now()).await?;
+    let folder = tempfile::tempdir()?;
+    let source = CertificateFolder::new(folder.path());
+    let address = scene
+        .replica_with(CertificateSource::Folder(source))
+        .await?;
+    scene.install(address).await?;
+    // There are no files yet.
+    let red = widget("v1", "early", json!({"color": "red"}));
+    let refused = scene.system.post(V1, &red).await?;
+    assert_eq!(refused.status, 500, "{}", refused.text());
+    for name in ["a", "b"] {
+        let bundle = write_certificate(&scene, folder.path()).await?;
+        scene.wake(name).await?;
+        scene.until_bundle(&bundle).await?;
+        scene.call(name).await?;
+    }
+    Ok(())
+}
+
+/// Writes a new certificate into a folder and returns its CA bundle, encoded.
+async fn write_certificate(scene: &Scene, folder: &Path) -> anyhow::Result<Value> {
+    let path = format!("/api/v1/namespaces/default/secrets/{SECRET}");
+    scene.system.delete(&path).await?;
+    scene.source()?.refresh(&Certificates::default()).await?;
+    let secret = scene.system.get(&path).await?.json();
+    for name in ["tls.crt", "tls.key", "ca.crt"] {
+        let text = decode(secret["data"][name].as_str().unwrap());
+        std::fs::write(folder.join(name), text)?;
+    }
+    Ok(secret["data"]["ca.crt"].clone())
 }
 
 /// Returns whether a client with this CA bundle accepts the server's certificate.

@@ -27,12 +27,13 @@ async fn refresh(server: &TestServer, now: SystemTime) -> anyhow::Result<Vec<Str
         let client = kube_client(server, "system")?;
         let names = vec!["localhost".to_owned()];
         let clock = Arc::new(move || now);
-        let secret = SecretCertificates::with_clock(client, "default", "certificate", names, clock);
+        let secret =
+            SecretCertificates::with_clock(&client, "default", "certificate", names, clock);
         let (barrier, bundles) = (Arc::clone(&barrier), Arc::clone(&bundles));
         replicas.spawn(async move {
             let certificates = Certificates::default();
             barrier.wait().await;
-            let bundle = CertificateSource::Secret(secret)
+            let bundle = CertificateSource::Secret(Box::new(secret))
                 .refresh(&certificates)
                 .await?;
             assert!(certificates.is_loaded());

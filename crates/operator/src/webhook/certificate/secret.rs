@@ -13,6 +13,8 @@ use tracing::info;
 
 use super::rotation::{Material, rotate};
 use super::{CertificateError, Certificates, Clock};
+use crate::deadline::with_timeout;
+use crate::webhook::API_TIMEOUT;
 
 /// A Secret with a CA and a serving certificate, which are created and rotated by the replicas
 /// of an operator. Each write is conditional, so replicas that start or rotate at the same time
@@ -34,20 +36,20 @@ const KEYS: [&str; 4] = ["ca.crt", "ca.key", "tls.crt", "tls.key"];
 
 impl SecretCertificates {
     /// Creates the source of a Secret, for certificates with these DNS names and IP addresses.
-    pub fn new(client: Client, namespace: &str, name: &str, names: Vec<String>) -> Self {
+    pub fn new(client: &Client, namespace: &str, name: &str, names: Vec<String>) -> Self {
         Self::with_clock(client, namespace, name, names, Arc::new(SystemTime::now))
     }
 
     /// Creates the source of a Secret, with a clock of the caller's.
     pub fn with_clock(
-        client: Client,
+        client: &Client,
         namespace: &str,
         name: &str,
         names: Vec<String>,
         clock: Clock,
     ) -> Self {
         Self {
-            secrets: Api::namespaced(client, namespace),
+            secrets: Api::namespaced(with_timeout(client, API_TIMEOUT), namespace),
             name: name.to_owned(),
             names,
             clock,

@@ -165,7 +165,7 @@ async fn respond(router: &Router, limits: &Limits, request: Request<Incoming>) -
     let (head, body) = request.into_parts();
     let route = match router.route(&head) {
         Ok(route) => route,
-        Err(refusal) => return refusal,
+        Err(refusal) => return *refusal,
     };
     let settings = &limits.settings;
     let declared = head.headers.get(CONTENT_LENGTH);
@@ -175,7 +175,7 @@ async fn respond(router: &Router, limits: &Limits, request: Request<Incoming>) -
     }
     let (body, _bytes) = match timeout(settings.body_timeout, read(body, limits)).await {
         Ok(Ok(read)) => read,
-        Ok(Err(refusal)) => return refusal,
+        Ok(Err(refusal)) => return *refusal,
         Err(_) => {
             let text = "the body did not arrive in time";
             return plain(StatusCode::REQUEST_TIMEOUT, text);
@@ -199,25 +199,25 @@ async fn respond(router: &Router, limits: &Limits, request: Request<Incoming>) -
 async fn read(
     mut body: Incoming,
     limits: &Limits,
-) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Response<Bytes>> {
+) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Box<Response<Bytes>>> {
     let max = limits.settings.max_body_bytes;
     let mut buffer = BytesMut::new();
     let mut held: Option<OwnedSemaphorePermit> = None;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
             let text = format!("the body cannot be read: {error}");
-            plain(StatusCode::BAD_REQUEST, &text)
+            Box::new(plain(StatusCode::BAD_REQUEST, &text))
         })?;
         let Ok(data) = frame.into_data() else {
             continue;
         };
         if buffer.len() + data.len() > max {
-            return Err(too_large(max));
+            return Err(Box::new(too_large(max)));
         }
         let count = u32::try_from(data.len()).unwrap_or(u32::MAX);
         let Ok(permit) = Arc::clone(&limits.bytes).try_acquire_many_owned(count) else {
             let text = "too many bodies are being read";
-            return Err(plain(StatusCode::SERVICE_UNAVAILABLE, text));
+            return Err(Box::new(plain(StatusCode::SERVICE_UNAVAILABLE, text)));
         };
         match &mut held {
             Some(held) => held.merge(permit),
