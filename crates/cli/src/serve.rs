@@ -126,6 +126,7 @@ async fn run_server(
     let start = operators.starter();
     let (mut options, ca) = options(prepared)?;
     options.encryption = encryption;
+    options.egress.in_process = operators.take_webhooks();
     let server = Server::start(store, options).await.map_err(cannot_serve)?;
     let announce = || {
         // The only line on stdout, which announces the server. Its reader may be gone.

@@ -104,9 +104,9 @@ fn map() -> Value {
 
 /// Creates a `Foo` in version 1 and returns the message of reading it in version 2.
 async fn convert(client: &Client) -> anyhow::Result<String> {
-    let foo = json!({"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"name": "a"}});
+    let object = json!({"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"name": "a"}});
     let created = client
-        .post("/apis/ex.io/v1/namespaces/default/foos", &foo)
+        .post("/apis/ex.io/v1/namespaces/default/foos", &object)
         .await?;
     anyhow::ensure!(created.status == 201, "{}", created.text());
     let read = client

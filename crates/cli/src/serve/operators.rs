@@ -5,15 +5,18 @@
 //! granted. So an operator has the same permissions wherever it runs.
 
 mod credentials;
+mod in_process;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use insula_apiserver::egress::InProcessServices;
 use insula_broker::names::AXON;
 use insula_dialer::{AddressRules, Cidr};
 use insula_identity::endpoint::AllowedEndpoints;
+use insula_operator::webhook::{Router, WebhookService};
 use insula_vsphere::names::{ACCOUNT, NAMESPACE};
 use insula_vsphere::operator::StaticCredentials;
 use kube::Client;
@@ -32,6 +35,15 @@ pub enum Operator {
     Broker,
     /// Provisions clusters on vSphere in the system space and in all tenants
     Vsphere,
+}
+
+impl Operator {
+    /// Returns its webhooks, and the Service that configurations name.
+    const fn webhooks(self) -> Option<(WebhookService, Router)> {
+        match self {
+            Self::Broker | Self::Vsphere => None,
+        }
+    }
 }
 
 /// The arguments of `--operators vsphere`.
@@ -104,6 +116,7 @@ pub struct Operators {
     tasks: JoinSet<()>,
     begin: Vec<oneshot::Sender<()>>,
     stop: watch::Sender<bool>,
+    in_process: InProcessServices,
 }
 
 /// The delay before an operator that ended is restarted.
@@ -123,6 +136,12 @@ impl Operators {
             tasks: JoinSet::new(),
             begin: Vec::new(),
             stop,
+            in_process: in_process::services(
+                settings
+                    .operators
+                    .iter()
+                    .filter_map(|operator| operator.webhooks()),
+            ),
         };
         for &operator in &settings.operators {
             let work = Work::of(operator, settings);
@@ -137,6 +156,11 @@ impl Operators {
             });
         }
         Ok(operators)
+    }
+
+    /// Takes the operators' webhooks, which the server calls directly.
+    pub fn take_webhooks(&mut self) -> InProcessServices {
+        std::mem::take(&mut self.in_process)
     }
 
     /// Returns the function that signals that the server is ready.
