@@ -135,7 +135,7 @@ impl WebhookService {
         })
     }
 
-    /// Returns the `spec.conversion` of a definition whose versions are converted at this path.
+    /// Returns the `spec.conversion` of a definition, for the conversion handler at this path.
     pub fn conversion(&self, path: &str) -> CustomResourceConversion {
         CustomResourceConversion {
             strategy: "Webhook".to_owned(),

@@ -20,7 +20,7 @@ use super::conversion::{self, ConversionHandler, Panicked};
 type AdmissionHandler =
     Arc<dyn Fn(AdmissionRequest) -> BoxFuture<'static, AdmissionResponse> + Send + Sync>;
 
-/// The handlers of an operator, by path.
+/// The handlers of an operator, by path. A path that is added twice has the last handler.
 ///
 /// Requests to other paths get 404, other methods 405, other content types 415, and bodies that
 /// are no review of the expected kind 400. `/healthz` responds to GET.

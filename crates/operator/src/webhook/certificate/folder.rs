@@ -14,8 +14,8 @@ use super::{CertificateError, Certificates, Clock};
 /// A folder with `tls.crt`, `tls.key` and perhaps `ca.crt`, such as a mounted Secret.
 ///
 /// The files are compared by content, so the swap of a symbolic link is noticed like any other
-/// change. Content that cannot be used, such as a certificate whose key is not yet written, is
-/// an error until it changes; the last certificate that could be used stays in use.
+/// change. Content that cannot be used, such as a certificate with the key of another one, is an
+/// error until it changes; the last certificate that could be used stays in use.
 pub struct CertificateFolder {
     folder: PathBuf,
     clock: Clock,

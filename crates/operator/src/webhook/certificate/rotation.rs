@@ -62,7 +62,7 @@ pub(super) fn rotate(
     let trusted = valid_authorities(&current.ca_bundle, now);
     let signs = |ca: &&CertificateDer<'_>| issue::is_key_of(ca, &current.ca_key);
     let Some(ca) = trusted.first().filter(signs) else {
-        // Other replicas may still serve certificates of the CAs whose key is lost.
+        // The key is lost, but other replicas may still serve certificates of these CAs.
         return create(&trusted, names, now).map(Some);
     };
     let renews_ca = remaining(ca, now) <= CA_RENEWAL;

@@ -144,7 +144,8 @@ impl Activity {
             if until <= Instant::now() {
                 return;
             }
-            sleep_until(until).await;
+            // A request may end meanwhile, after which the connection is idle earlier.
+            sleep_until(until.min(Instant::now() + settings.idle_timeout)).await;
         }
     }
 }

@@ -212,14 +212,11 @@ async fn handshakes_fail_without_a_certificate() {
     served.abort();
 }
 
+/// Limits of bodies that a test can reach.
 fn small() -> Settings {
     Settings {
         max_body_bytes: 1000,
         max_buffered_bytes: 1500,
-        header_timeout: Duration::from_millis(300),
-        body_timeout: Duration::from_millis(300),
-        handler_timeout: Duration::from_millis(300),
-        idle_timeout: Duration::from_millis(300),
         ..Settings::default()
     }
 }
@@ -251,7 +248,7 @@ async fn large_bodies_are_refused() {
 #[tokio::test]
 async fn bodies_together_are_bounded() {
     let settings = Settings {
-        body_timeout: WAIT_TIMEOUT,
+        body_timeout: WAIT_TIMEOUT * 2,
         ..small()
     };
     let server = Running::start(router(), settings).await;
@@ -283,18 +280,32 @@ async fn bodies_together_are_bounded() {
         .expect("there is room again");
 }
 
+/// A timeout that a test waits for.
+const SHORT_TIMEOUT: Duration = Duration::from_millis(500);
+
 #[tokio::test]
-async fn slow_clients_and_handlers_are_cut_off() {
-    let server = Running::start(router(), small()).await;
+async fn slow_bodies_and_handlers_are_cut_off() {
     let body = review().to_string();
-    // A body that does not arrive.
+    let settings = Settings {
+        body_timeout: SHORT_TIMEOUT,
+        ..Settings::default()
+    };
+    let server = Running::start(router(), settings).await;
     let text = request("/allow", &body);
     let answer = server.send(&text[..text.len() - 1]).await;
     assert!(
         answer.starts_with("HTTP/1.1 408 Request Timeout\r\n"),
         "{answer}"
     );
-    // A handler that does not respond.
+    assert!(
+        answer.ends_with("the body did not arrive in time\n"),
+        "{answer}"
+    );
+    let settings = Settings {
+        handler_timeout: SHORT_TIMEOUT,
+        ..Settings::default()
+    };
+    let server = Running::start(router(), settings).await;
     let answer = server.post("/hang", &body).await;
     assert!(
         answer.starts_with("HTTP/1.1 504 Gateway Timeout\r\n"),
@@ -304,31 +315,76 @@ async fn slow_clients_and_handlers_are_cut_off() {
         answer.ends_with("the handler did not respond in time\n"),
         "{answer}"
     );
+}
+
+#[tokio::test]
+async fn connections_without_requests_are_closed() {
+    let settings = Settings {
+        header_timeout: Duration::from_secs(2),
+        ..Settings::default()
+    };
+    let server = Running::start(router(), settings).await;
     // Headers that do not arrive, over either protocol, and no request at all.
-    for (protocol, text) in [
+    let silent = [
         ("http/1.1", "POST /allow HTTP/1.1\r\nhost"),
         ("h2", "PRI * HTTP/2.0\r\n"),
         ("h2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"),
         ("http/1.1", ""),
-    ] {
-        let mut stream = server.dial(protocol).await.expect("a connection");
-        stream.write_all(text.as_bytes()).await.expect("it is sent");
-        let mut answer = Vec::new();
-        let ended = timeout(WAIT_TIMEOUT, stream.read_to_end(&mut answer)).await;
-        ended.expect("the connection is closed").ok();
-    }
+    ];
+    let silent = silent.map(|(protocol, text)| {
+        let server = &server;
+        async move {
+            let mut stream = server.dial(protocol).await.expect("a connection");
+            stream.write_all(text.as_bytes()).await.expect("it is sent");
+            let ended = timeout(WAIT_TIMEOUT, stream.read_to_end(&mut Vec::new())).await;
+            ended.expect("the connection is closed").ok();
+        }
+    });
     // A handshake that does not begin.
-    let mut stream = TcpStream::connect(server.address)
-        .await
-        .expect("a connection");
-    let ended = timeout(WAIT_TIMEOUT, stream.read_to_end(&mut Vec::new())).await;
-    ended.expect("the connection is closed").ok();
+    let unshaken = async {
+        let mut stream = TcpStream::connect(server.address)
+            .await
+            .expect("a connection");
+        let ended = timeout(WAIT_TIMEOUT, stream.read_to_end(&mut Vec::new())).await;
+        ended.expect("the connection is closed").ok();
+    };
+    tokio::join!(futures_util::future::join_all(silent), unshaken);
     // A connection that is kept after a request.
+    let settings = Settings {
+        idle_timeout: SHORT_TIMEOUT,
+        ..Settings::default()
+    };
+    let server = Running::start(router(), settings).await;
     let mut stream = server.dial("http/1.1").await.expect("a connection");
-    let text = text.replace("connection: close\r\n", "");
+    let text = request("/allow", &review().to_string()).replace("connection: close\r\n", "");
     stream.write_all(text.as_bytes()).await.expect("it is sent");
     let answer = read_to_end(&mut stream).await;
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn older_versions_of_tls_can_be_refused() {
+    for (tls13_only, accepted) in [(false, true), (true, false)] {
+        let settings = Settings {
+            tls13_only,
+            ..Settings::default()
+        };
+        let server = Running::start(router(), settings).await;
+        let roots = roots(&Trust::Authorities(server.ca.clone())).expect("a CA");
+        let config =
+            rustls::ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+                .with_protocol_versions(&[&TLS12])
+                .expect("a version")
+                .with_root_certificates(roots)
+                .with_no_client_auth();
+        let stream = TcpStream::connect(server.address)
+            .await
+            .expect("a connection");
+        let name = ServerName::from(server.address.ip());
+        let connector = TlsConnector::from(Arc::new(config));
+        let connected = connector.connect(name, stream).await;
+        assert_eq!(connected.is_ok(), accepted, "{tls13_only}");
+    }
 }
 
 #[tokio::test]
