@@ -5,6 +5,22 @@
 //! configurations that call it. Inside `insula serve` the API server calls the router directly,
 //! without network and certificates.
 //!
+//! ```
+//! use insula_operator::webhook::{AdmissionResponse, Router};
+//!
+//! let router = Router::new()
+//!     .validating("/validate-widgets", |request| async move {
+//!         match request.name.len() {
+//!             0..=20 => AdmissionResponse::allow(),
+//!             _ => AdmissionResponse::deny("names have at most 20 characters"),
+//!         }
+//!     })
+//!     .conversion("/convert", |mut object, desired| {
+//!         object["apiVersion"] = desired.into();
+//!         Ok(object)
+//!     });
+//! ```
+//!
 //! | module | is |
 //! |---|---|
 //! | [`router`] | paths and their handlers; read it first |
