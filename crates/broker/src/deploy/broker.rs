@@ -157,8 +157,10 @@ impl Prepared {
         if mode == Mode::Classic {
             install_kinds(client, report).await?;
         }
-        ensure_broker(client, namespace, settings, report).await?;
-        networks::ensure(client, namespace, settings, report).await?;
+        // Before the Broker: its spec shows the addresses in force, which may not be the
+        // requested ones.
+        let addresses = networks::ensure(client, namespace, settings, report).await?;
+        ensure_broker(client, namespace, spec(settings, &addresses), report).await?;
         write(&self.target, mode, settings, secret, psk, report)
     }
 }
@@ -252,12 +254,12 @@ async fn await_kinds(client: &Client) -> Result<(), Error> {
 async fn ensure_broker(
     client: &Client,
     namespace: &str,
-    settings: &BrokerSettings,
+    spec: BrokerSpec,
     report: &dyn Report,
 ) -> Result<(), Error> {
     report.begin("Deploying the broker");
     let kind = ApiResource::erase::<Broker>(&());
-    let spec = json!({ "spec": spec(settings) });
+    let spec = json!({ "spec": spec });
     let wanted = DynamicObject::new(BROKER, &kind)
         .within(namespace)
         .data(spec);
@@ -297,9 +299,11 @@ fn is_kind_missing(status: &Status) -> bool {
     status.code == 404 && named.is_none_or(str::is_empty)
 }
 
-fn spec(settings: &BrokerSettings) -> BrokerSpec {
-    let globalnet = networks::globalnet(settings);
-    let clusterset_ip = networks::clusterset_ip(settings);
+fn spec(settings: &BrokerSettings, addresses: &networks::InForce) -> BrokerSpec {
+    let networks::InForce {
+        globalnet,
+        clusterset_ip,
+    } = addresses;
     BrokerSpec {
         components: settings.components.iter().cloned().collect(),
         default_custom_domains: settings.custom_domains.clone(),

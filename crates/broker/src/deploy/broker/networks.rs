@@ -10,8 +10,14 @@ use crate::error::Error;
 use crate::globalnet::{ClustersetIp, Globalnet};
 use crate::report::Report;
 
+/// The settings that joining clusters get their addresses by.
+pub(super) struct InForce {
+    pub(super) globalnet: Globalnet,
+    pub(super) clusterset_ip: ClustersetIp,
+}
+
 /// Returns the requested settings of global addresses.
-pub(super) fn globalnet(settings: &BrokerSettings) -> Globalnet {
+fn globalnet(settings: &BrokerSettings) -> Globalnet {
     settings
         .globalnet
         .clone()
@@ -19,49 +25,60 @@ pub(super) fn globalnet(settings: &BrokerSettings) -> Globalnet {
 }
 
 /// Returns the requested settings of ClusterSet IPs.
-pub(super) fn clusterset_ip(settings: &BrokerSettings) -> ClustersetIp {
+fn clusterset_ip(settings: &BrokerSettings) -> ClustersetIp {
     let asked = settings.clusterset_ip.clone();
     asked.unwrap_or_else(ClustersetIp::disabled)
 }
 
-/// Validates existing ConfigMaps and creates missing ones. Existing ones stay unchanged:
-/// joined clusters have addresses from them.
+/// Validates existing ConfigMaps, creates missing ones, and returns the settings in force.
+/// Existing ones stay unchanged: joined clusters have addresses from them.
 pub(super) async fn ensure(
     client: &Client,
     namespace: &str,
     settings: &BrokerSettings,
     report: &dyn Report,
-) -> Result<(), Error> {
+) -> Result<InForce, Error> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let asked = globalnet(settings);
-    if let Some(found) = find_or_create(&maps, &asked.config_map(namespace)).await? {
-        let in_force = Globalnet::read(&found)?;
-        if in_force != asked {
-            let (in_force, asked) = (describe(&in_force), describe(&asked));
-            report.warn(&kept_settings(
-                "Globalnet",
-                &in_force,
-                &asked,
-                &found,
-                namespace,
-            ));
+    let globalnet = match find_or_create(&maps, &asked.config_map(namespace)).await? {
+        None => asked,
+        Some(found) => {
+            let in_force = Globalnet::read(&found)?;
+            if in_force != asked {
+                let (kept, asked) = (describe(&in_force), describe(&asked));
+                report.warn(&kept_settings(
+                    "Globalnet",
+                    &kept,
+                    &asked,
+                    &found,
+                    namespace,
+                ));
+            }
+            in_force
         }
-    }
+    };
     let asked = clusterset_ip(settings);
-    if let Some(found) = find_or_create(&maps, &asked.config_map(namespace)).await? {
-        let in_force = ClustersetIp::read(&found)?;
-        if in_force != asked {
-            let (in_force, asked) = (describe_ip(&in_force), describe_ip(&asked));
-            report.warn(&kept_settings(
-                "ClustersetIP",
-                &in_force,
-                &asked,
-                &found,
-                namespace,
-            ));
+    let clusterset_ip = match find_or_create(&maps, &asked.config_map(namespace)).await? {
+        None => asked,
+        Some(found) => {
+            let in_force = ClustersetIp::read(&found)?;
+            if in_force != asked {
+                let (kept, asked) = (describe_ip(&in_force), describe_ip(&asked));
+                report.warn(&kept_settings(
+                    "ClustersetIP",
+                    &kept,
+                    &asked,
+                    &found,
+                    namespace,
+                ));
+            }
+            in_force
         }
-    }
-    Ok(())
+    };
+    Ok(InForce {
+        globalnet,
+        clusterset_ip,
+    })
 }
 
 /// Returns the existing ConfigMap; `None` if it was created.

@@ -83,6 +83,29 @@ async fn r73_existing_settings_are_kept_with_a_warning() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
+async fn broker_shows_the_settings_in_force_after_a_second_deployment() -> anyhow::Result<()> {
+    let scene = Scene::empty().await?;
+    let first = BrokerSettings {
+        globalnet: globalnet("242.0.0.0/16", 1024),
+        clusterset_ip: Some(ClustersetIp::validate(true, "243.1.0.0/16")?),
+        ..scene.settings()
+    };
+    scene.deploy(&first, &Silent).await?;
+    let deployed = scene.get("brokers", NAMESPACE, "submariner-broker").await?;
+    // Without the flags of the first deployment, which asks for other settings.
+    scene.deploy(&scene.settings(), &Silent).await?;
+    let again = scene.get("brokers", NAMESPACE, "submariner-broker").await?;
+    assert_eq!(again["spec"], deployed["spec"]);
+    let rows = insula_broker::show::brokers(&scene.admin, Some(NAMESPACE)).await?;
+    assert_eq!(
+        rows[0].cells[3..6],
+        ["yes", "242.0.0.0/16", "1024"],
+        "as the ConfigMap, which joins use"
+    );
+    Ok(())
+}
+
+#[tokio::test]
 async fn r73_invalid_config_map_is_an_error_only_if_enabled() -> anyhow::Result<()> {
     for (data, problem) in [
         (
