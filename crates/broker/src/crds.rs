@@ -315,6 +315,27 @@ mod tests {
     }
 
     #[test]
+    fn every_field_of_a_tenant_has_a_description() {
+        fn undescribed(schema: &Value, path: &str, found: &mut Vec<String>) {
+            // The server describes metadata itself.
+            if schema["description"].as_str().is_none_or(str::is_empty) && path != ".metadata" {
+                found.push(path.to_owned());
+            }
+            for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+                undescribed(field, &format!("{path}.{name}"), found);
+            }
+            if schema["items"].is_object() {
+                undescribed(&schema["items"], &format!("{path}[]"), found);
+            }
+        }
+        let tenants = serde_json::to_value(named("tenants.submariner.io")).unwrap();
+        let schema = &tenants["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        let mut found = Vec::new();
+        undescribed(schema, "", &mut found);
+        assert_eq!(found, Vec::<String>::new());
+    }
+
+    #[test]
     fn r18_own_definition_is_replaced_and_keeps_foreign_labels() {
         let wanted = named("brokers.submariner.io");
         let mut found = wanted.clone();

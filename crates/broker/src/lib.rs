@@ -11,6 +11,7 @@
 //! | [`tenant`], [`broker`] | the kinds |
 //! | [`roles`] | the rules of every role |
 //! | [`crds`] | their definitions |
+//! | [`quota`] | the quota of a tenant's namespace |
 //! | [`manifests`] | builders of Kubernetes objects |
 //! | [`cluster_id`] | the ID of a cluster in its ClusterSet |
 //! | [`mode`] | whether a cluster has brokers of many tenants |
@@ -47,8 +48,8 @@ pub mod manifests;
 pub mod mode;
 pub mod names;
 pub mod operator;
-
 pub mod psk;
+pub mod quota;
 pub mod recover;
 pub mod roles;
 pub mod show;

@@ -26,6 +26,8 @@ pub const CLUSTER: &str = "submariner-k8s-broker-cluster";
 pub(crate) const CLIENT: &str = "submariner-k8s-broker-client";
 /// The name of the Broker object in a broker's namespace.
 pub const BROKER: &str = "submariner-broker";
+/// The ResourceQuota of a tenant's namespace.
+pub const QUOTA: &str = "submariner-broker";
 /// The Secret with the pre-shared key.
 pub const PSK: &str = "submariner-ipsec-psk";
 

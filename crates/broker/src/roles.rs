@@ -54,6 +54,8 @@ pub fn tenant_admin(namespace: &str) -> Vec<PolicyRule> {
             &["roles"],
             &["get", "list", "create", "update", "patch"],
         ),
+        // To see why an object was refused.
+        rule(CORE, &["resourcequotas"], &["get", "list"]),
     ];
     rules.extend(common_admin_rules());
     rules
@@ -61,11 +63,20 @@ pub fn tenant_admin(namespace: &str) -> Vec<PolicyRule> {
 
 fn common_admin_rules() -> Vec<PolicyRule> {
     let mut rules = exchanged_objects();
-    rules.push(rule(
-        CORE,
-        &["serviceaccounts", "secrets", "configmaps"],
-        WITHOUT_PATCH,
-    ));
+    rules.extend([
+        // Submariner's clusters export services on themselves, so that their role lacks these;
+        // the administrator manages every kind that `deploy axon-cp` installs for a broker.
+        rule(
+            MULTICLUSTER,
+            &["serviceexports", "serviceexports/status"],
+            ALL_VERBS,
+        ),
+        rule(
+            CORE,
+            &["serviceaccounts", "secrets", "configmaps"],
+            WITHOUT_PATCH,
+        ),
+    ]);
     rules
 }
 
@@ -101,6 +112,12 @@ fn exchanged_objects() -> Vec<PolicyRule> {
 pub fn operator() -> Vec<PolicyRule> {
     let mut rules = vec![
         rule(CORE, &["namespaces"], ALL_VERBS),
+        // Not watched: the status of a quota changes with every object of its namespace.
+        rule(
+            CORE,
+            &["resourcequotas"],
+            &["create", "get", "list", "update", "delete"],
+        ),
         rule(RBAC, &["roles", "rolebindings"], ALL_VERBS),
         rule(SUBMARINER, &["brokers"], ALL_VERBS),
     ];
@@ -237,6 +254,26 @@ mod tests {
         ] {
             assert_eq!(covers(&holder, &granted), []);
         }
+    }
+
+    #[test]
+    fn broker_administrators_manage_service_exports() {
+        let all = [
+            "create", "delete", "get", "list", "patch", "update", "watch",
+        ];
+        for rules in [admin(), tenant_admin("n")] {
+            for resource in ["serviceexports", "serviceexports/status"] {
+                let rights = rights(&rules).into_iter();
+                let verbs: Vec<_> = rights
+                    .filter(|(group, of, ..)| group == MULTICLUSTER && of == resource)
+                    .map(|(.., verb)| verb)
+                    .collect();
+                assert_eq!(verbs, all, "{resource}");
+            }
+        }
+        let cluster = rights(&cluster()).into_iter();
+        let exports = cluster.filter(|(_, of, ..)| of.starts_with("serviceexports"));
+        assert_eq!(exports.count(), 0, "as in Submariner");
     }
 
     #[test]

@@ -5,6 +5,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
+use crate::quota::Amounts;
+
 /// The desired state of a tenant. The object's name is the tenant's ID.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
@@ -31,6 +33,10 @@ pub struct TenantSpec {
     /// How it is isolated from other tenants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Isolation>,
+    /// The number of objects that its namespace may have, by their name in a ResourceQuota.
+    /// The defaults apply to names that are not in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<Amounts>,
 }
 
 /// How a tenant is isolated from other tenants.

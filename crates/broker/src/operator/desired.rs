@@ -1,6 +1,8 @@
 //! The desired objects of a tenant.
 
-use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{
+    Namespace, ResourceQuota, ResourceQuotaSpec, Secret, ServiceAccount,
+};
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ObjectMeta};
@@ -8,8 +10,9 @@ use kube::api::{DynamicObject, ObjectMeta};
 use super::object::space_kind;
 use super::problem::Problem;
 use crate::names::{
-    ADMIN, ADMIN_TOKEN, AXON_ADMIN, CLUSTER, MANAGED_BY, TENANT_LABEL, TENANT_UID, TenantId,
+    ADMIN, ADMIN_TOKEN, AXON_ADMIN, CLUSTER, MANAGED_BY, QUOTA, TENANT_LABEL, TENANT_UID, TenantId,
 };
+use crate::quota::{self, Amounts};
 use crate::tenant::Tenant;
 use crate::{roles, token};
 
@@ -87,6 +90,22 @@ impl Desired<'_> {
 
     pub fn token(&self) -> Secret {
         token::request(ADMIN, self.namespaced_metadata(ADMIN_TOKEN))
+    }
+
+    /// The number of objects that the namespace may have.
+    pub fn amounts(&self) -> Amounts {
+        quota::effective(self.tenant.spec.quota.as_ref())
+    }
+
+    pub fn quota(&self) -> ResourceQuota {
+        ResourceQuota {
+            metadata: self.namespaced_metadata(QUOTA),
+            spec: Some(ResourceQuotaSpec {
+                hard: Some(quota::quantities(&self.amounts())),
+                ..ResourceQuotaSpec::default()
+            }),
+            ..ResourceQuota::default()
+        }
     }
 
     fn role(&self, name: &str, rules: Vec<PolicyRule>) -> Role {

@@ -101,6 +101,9 @@ impl Executor<'_> {
                 write_exclusively(&self.namespaced_api(), action.operation, &**binding).await
             }
             Object::Token(token) => write(&self.namespaced_api(), action.operation, &**token).await,
+            Object::Quota(quota) => {
+                write_exclusively(&self.namespaced_api(), action.operation, &**quota).await
+            }
         };
         done.map_err(Error::when(action.to_string()))
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use insula_operator::managed::{Drift, Managed};
-use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{Namespace, ResourceQuota, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DynamicObject};
@@ -22,6 +22,7 @@ pub(super) enum Object {
     Role(Box<Role>),
     Binding(Box<RoleBinding>),
     Token(Box<Secret>),
+    Quota(Box<ResourceQuota>),
 }
 
 /// An operation on an object.
@@ -86,7 +87,11 @@ impl Action {
     pub fn creates_in_namespace(&self) -> bool {
         let is_inside = matches!(
             self.object,
-            Object::Account(_) | Object::Role(_) | Object::Binding(_) | Object::Token(_)
+            Object::Account(_)
+                | Object::Role(_)
+                | Object::Binding(_)
+                | Object::Token(_)
+                | Object::Quota(_)
         );
         is_inside && self.operation == Operation::Create
     }
@@ -197,6 +202,12 @@ impl From<Secret> for Object {
     }
 }
 
+impl From<ResourceQuota> for Object {
+    fn from(quota: ResourceQuota) -> Self {
+        Self::Quota(Box::new(quota))
+    }
+}
+
 impl fmt::Display for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, name) = match self {
@@ -207,6 +218,7 @@ impl fmt::Display for Object {
             Self::Role(role) => ("role", role.name_any()),
             Self::Binding(binding) => ("role binding", binding.name_any()),
             Self::Token(token) => ("secret", token.name_any()),
+            Self::Quota(quota) => ("resource quota", quota.name_any()),
         };
         write!(f, "{kind} {name}")
     }

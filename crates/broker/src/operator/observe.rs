@@ -1,6 +1,6 @@
 //! The observed state, read from the server and never from watch events.
 
-use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{Namespace, ResourceQuota, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding, Subject};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::DynamicObject;
@@ -10,7 +10,7 @@ use super::context::Context;
 use super::desired::Desired;
 use super::object::space_kind;
 use crate::error::Error;
-use crate::names::{ADMIN, ADMIN_TOKEN, AXON, AXON_ADMIN, CLUSTER};
+use crate::names::{ADMIN, ADMIN_TOKEN, AXON, AXON_ADMIN, CLUSTER, QUOTA};
 use crate::tenant::Isolation;
 
 /// The observed state of a tenant.
@@ -37,6 +37,7 @@ pub(super) struct NamespaceContents {
     pub admin_binding: Option<RoleBinding>,
     pub cluster_role: Option<Role>,
     pub token: Option<Secret>,
+    pub quota: Option<ResourceQuota>,
     pub offering_role: Option<Role>,
     pub offering_binding: Option<RoleBinding>,
 }
@@ -135,13 +136,15 @@ async fn read_contents(client: Client, namespace: &str) -> Result<NamespaceConte
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let roles: Api<Role> = Api::namespaced(client.clone(), namespace);
-    let bindings: Api<RoleBinding> = Api::namespaced(client, namespace);
-    let (account, admin_role, admin_binding, cluster_role, token, role, binding) = tokio::try_join!(
+    let bindings: Api<RoleBinding> = Api::namespaced(client.clone(), namespace);
+    let quotas: Api<ResourceQuota> = Api::namespaced(client, namespace);
+    let (account, admin_role, admin_binding, cluster_role, token, quota, role, binding) = tokio::try_join!(
         find(&accounts, ADMIN, "service account"),
         find(&roles, ADMIN, "role"),
         find(&bindings, ADMIN, "role binding"),
         find(&roles, CLUSTER, "role"),
         find(&secrets, ADMIN_TOKEN, "secret"),
+        find(&quotas, QUOTA, "resource quota"),
         find(&roles, AXON_ADMIN, "role"),
         find(&bindings, AXON_ADMIN, "role binding"),
     )?;
@@ -151,6 +154,7 @@ async fn read_contents(client: Client, namespace: &str) -> Result<NamespaceConte
         admin_binding,
         cluster_role,
         token,
+        quota,
         offering_role: role,
         offering_binding: binding,
     })

@@ -1,6 +1,6 @@
 //! The plan for a tenant, computed without I/O from the observed state.
 
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ResourceQuota, Secret};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::{Resource, ResourceExt};
 
@@ -11,7 +11,7 @@ use super::object::{
 use super::observe::{Location, NamespaceContents, Observed};
 use super::problem::Problem;
 use crate::names::{ADMIN, MANAGED_BY};
-use crate::token;
+use crate::{quota, token};
 
 /// The actions to take, and the tenant's state until they are done.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +47,10 @@ pub(super) struct DeletionProgress {
 const TOKEN_GRACE: SignedDuration = SignedDuration::from_secs(2);
 /// How long it may take before it counts as a problem.
 const TOKEN_TIMEOUT: SignedDuration = SignedDuration::from_secs(60);
+
+/// How long the objects of a new quota may take to be counted. A server without that
+/// controller never counts them.
+const QUOTA_GRACE: SignedDuration = SignedDuration::from_secs(5);
 
 /// Plans the provisioning of a tenant.
 pub(super) fn plan(desired: Desired<'_>, observed: &Observed, now: Timestamp) -> Plan {
@@ -88,7 +92,7 @@ fn plan_namespace(desired: Desired<'_>, observed: &Observed, now: Timestamp) -> 
         };
     }
     match is_complete(&observed.contents) {
-        true if actions.is_empty() => plan_completion(&observed.contents, now),
+        true if actions.is_empty() => plan_completion(desired, &observed.contents, now),
         true => Plan {
             state: match has_token(&observed.contents) {
                 true => State::Provisioned,
@@ -180,7 +184,34 @@ fn plan_contents(desired: Desired<'_>, observed: &Observed) -> Vec<Action> {
     // token.
     actions.extend(plan_offering(desired, observed));
     actions.extend(plan_token(desired, contents));
+    // Last: Kubernetes refuses objects until it has counted those of a new quota.
+    actions.extend(plan_quota(desired, contents.quota.as_ref()));
     actions
+}
+
+/// Plans the quota. Quantities are compared by value, because servers write them in a form of
+/// their own.
+fn plan_quota(desired: Desired<'_>, found: Option<&ResourceQuota>) -> Vec<Action> {
+    let quota = desired.quota();
+    let Some(found) = found else {
+        return vec![Action::create(quota.into())];
+    };
+    if is_being_deleted(found) {
+        return recreate(quota, found);
+    }
+    let spec = found.spec.clone().unwrap_or_default();
+    let is_right = quota::is_same(spec.hard.as_ref(), &desired.amounts())
+        && spec.scopes.is_none()
+        && spec.scope_selector.is_none()
+        && is_managed(found);
+    if is_right {
+        return Vec::new();
+    }
+    let mut replacement = found.clone();
+    replacement.spec = quota.spec;
+    let labels = quota.metadata.labels.unwrap_or_default();
+    replacement.labels_mut().extend(labels);
+    vec![Action::replace(replacement.into())]
 }
 
 /// Plans the token's Secret. One with the token of another account, of an earlier account of
@@ -272,8 +303,11 @@ fn has_token(contents: &NamespaceContents) -> bool {
     secret.is_some_and(|secret| token::of(secret).is_some() && is_valid_token(secret, contents))
 }
 
-/// All objects exist; the token may still be pending.
-fn plan_completion(contents: &NamespaceContents, now: Timestamp) -> Plan {
+/// All objects exist; the token and the counts of the quota may still be pending.
+fn plan_completion(desired: Desired<'_>, contents: &NamespaceContents, now: Timestamp) -> Plan {
+    if has_token(contents) && is_new_quota_pending(desired, contents, now) {
+        return Plan::provisioning(Vec::new());
+    }
     if has_token(contents) {
         return Plan {
             state: State::Provisioned,
@@ -289,4 +323,24 @@ fn plan_completion(contents: &NamespaceContents, now: Timestamp) -> Plan {
         // The token is about to be issued, which is not worth a message.
         _ => Plan::provisioning(Vec::new()),
     }
+}
+
+/// Returns whether a new tenant's quota has no counts yet: until then Kubernetes refuses
+/// objects in its namespace.
+fn is_new_quota_pending(
+    desired: Desired<'_>,
+    contents: &NamespaceContents,
+    now: Timestamp,
+) -> bool {
+    let status = desired.tenant.status.as_ref();
+    let is_new = status.is_none_or(|status| status.provisioned_at.is_none());
+    let pending = contents.quota.as_ref().filter(|quota| {
+        let counted = quota
+            .status
+            .as_ref()
+            .and_then(|status| status.used.as_ref());
+        counted.is_none_or(std::collections::BTreeMap::is_empty)
+    });
+    let created = pending.and_then(|quota| quota.metadata.creation_timestamp.as_ref());
+    is_new && created.is_some_and(|created| now.duration_since(created.0) <= QUOTA_GRACE)
 }

@@ -103,6 +103,10 @@ impl Problem {
         match error {
             error if is_terminating(error) => Self::NamespaceTerminating(namespace.to_owned()),
             Error::Server { source, .. } => match &**source {
+                // Quotas answer 403 too.
+                kube::Error::Api(status) if is_quota_refusal(&status.message) => {
+                    Self::Rejected(text)
+                }
                 kube::Error::Api(status) if matches!(status.code, 401 | 403) => {
                     Self::Forbidden(text)
                 }
@@ -112,6 +116,13 @@ impl Problem {
             _ => Self::ServerUnavailable(text),
         }
     }
+}
+
+/// Returns whether a message is that of Kubernetes' quotas: one is exceeded, or not counted yet.
+fn is_quota_refusal(message: &str) -> bool {
+    ["exceeded quota: ", "status unknown for quota: "]
+        .iter()
+        .any(|text| message.contains(text))
 }
 
 /// Returns whether the server refused because the namespace is terminating: nothing can be

@@ -6,9 +6,12 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use insula_operator::retry::Class;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{NamespaceCondition, NamespaceStatus, Secret};
+use k8s_openapi::api::core::v1::{
+    NamespaceCondition, NamespaceStatus, ResourceQuota, ResourceQuotaStatus, Secret,
+};
 use k8s_openapi::api::rbac::v1::Subject;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
@@ -73,6 +76,16 @@ fn filled(prefix: &str, uid: &str) -> BTreeMap<String, ByteString> {
     data.into()
 }
 
+/// Adds the counts that the server keeps.
+fn counted(mut quota: ResourceQuota) -> ResourceQuota {
+    let used = [("count/secrets".to_owned(), Quantity("1".to_owned()))];
+    quota.status = Some(ResourceQuotaStatus {
+        used: Some(used.into()),
+        ..ResourceQuotaStatus::default()
+    });
+    quota
+}
+
 /// All objects in their desired state.
 fn whole(desired: Desired<'_>) -> Observed {
     let mut token = made(desired.token(), "token");
@@ -96,6 +109,7 @@ fn whole(desired: Desired<'_>) -> Observed {
             admin_binding: Some(made(desired.admin_binding(), "binding")),
             cluster_role: Some(made(desired.cluster_role(), "cluster")),
             token: Some(token),
+            quota: Some(counted(made(desired.quota(), "quota"))),
             offering_role: None,
             offering_binding: None,
         },
@@ -140,6 +154,7 @@ fn objects_are_created_in_dependency_order() {
         "create role binding submariner-k8s-broker-admin",
         "create role submariner-k8s-broker-cluster",
         "create secret submariner-k8s-broker-admin-token",
+        "create resource quota submariner-broker",
     ];
     let (state, actions) = planned(&tenant(TenantSpec::default()), no_namespace);
     assert_eq!(state, State::Provisioning);
@@ -156,6 +171,7 @@ fn objects_are_created_in_dependency_order() {
             "create role axon-admin",
             "create role binding axon-admin",
             "create secret submariner-k8s-broker-admin-token",
+            "create resource quota submariner-broker",
         ]
     );
     // The operator died after creating the namespace: the rest follows.
@@ -164,6 +180,101 @@ fn objects_are_created_in_dependency_order() {
     });
     assert_eq!(state, State::Provisioning);
     assert_eq!(actions, all[1..]);
+}
+
+#[test]
+fn quota_has_the_amounts_of_the_spec_and_else_the_defaults() {
+    let replaced = ["change resource quota submariner-broker"];
+    let change = |quota: &mut ResourceQuota, name: &str, amount: &str| {
+        let hard = quota.spec.as_mut().unwrap().hard.as_mut().unwrap();
+        hard.insert(name.to_owned(), Quantity(amount.to_owned()));
+    };
+    let plain = tenant(TenantSpec::default());
+    // As a server writes 5000.
+    let (state, actions) = planned(&plain, |observed| {
+        let quota = observed.contents.quota.as_mut().unwrap();
+        change(quota, "count/endpointslices.discovery.k8s.io", "5k");
+    });
+    assert_eq!((state, actions.len()), (State::Provisioned, 0));
+    // A change of another writer is undone: the Tenant's spec is where amounts are set.
+    for (name, amount) in [("count/secrets", "901"), ("count/pods", "1")] {
+        let (state, actions) = planned(&plain, |observed| {
+            change(observed.contents.quota.as_mut().unwrap(), name, amount);
+        });
+        assert_eq!(
+            (state, &actions[..]),
+            (State::Provisioned, &replaced.map(str::to_owned)[..])
+        );
+    }
+    let raised = tenant(TenantSpec {
+        quota: Some([("count/secrets".to_owned(), 2_000)].into()),
+        ..TenantSpec::default()
+    });
+    let (state, actions) = planned(&raised, |observed| {
+        change(
+            observed.contents.quota.as_mut().unwrap(),
+            "count/secrets",
+            "900",
+        );
+    });
+    assert_eq!(
+        (state, &actions[..]),
+        (State::Provisioned, &replaced.map(str::to_owned)[..])
+    );
+    let (state, actions) = planned(&raised, |_| {});
+    assert_eq!((state, actions.len()), (State::Provisioned, 0));
+}
+
+#[test]
+fn missing_quota_is_a_repair_and_a_new_one_is_awaited() {
+    let create = ["create resource quota submariner-broker".to_owned()];
+    let (state, actions) = planned(&tenant(TenantSpec::default()), |observed| {
+        observed.contents.quota = None;
+    });
+    assert_eq!((state, &actions[..]), (State::Provisioned, &create[..]));
+    let uncounted = |age: i64| {
+        move |observed: &mut Observed| {
+            let quota = observed.contents.quota.as_mut().unwrap();
+            quota.status = None;
+            quota.metadata.creation_timestamp = Some(Time(at(NOW - age)));
+        }
+    };
+    let new = tenant(TenantSpec::default());
+    let mut old = new.clone();
+    old.status.get_or_insert_default().provisioned_at = Some(Time(at(NOW - 100)));
+    for (tenant, age, expected) in [
+        (&new, 1, State::Provisioning),
+        (&new, 6, State::Provisioned),
+        (&old, 1, State::Provisioned),
+    ] {
+        let (state, actions) = planned(tenant, uncounted(age));
+        assert_eq!((state, actions.len()), (expected, 0), "{age}");
+    }
+}
+
+#[test]
+fn quota_refusals_are_no_missing_permissions() {
+    let refused = |message: &str| {
+        let status = kube::core::Status::failure(message, "Forbidden").with_code(403);
+        let error = Error::when("create secret s")(kube::Error::Api(status.boxed()));
+        Problem::of(&error, NAMESPACE).reason()
+    };
+    assert_eq!(
+        refused(
+            "secrets \"s\" is forbidden: exceeded quota: submariner-broker, requested: count/secrets=1, used: count/secrets=900, limited: count/secrets=900"
+        ),
+        "Rejected"
+    );
+    assert_eq!(
+        refused(
+            "secrets \"s\" is forbidden: status unknown for quota: submariner-broker, resources: count/secrets"
+        ),
+        "Rejected"
+    );
+    assert_eq!(
+        refused("secrets is forbidden: User \"u\" cannot create"),
+        "Forbidden"
+    );
 }
 
 #[test]
@@ -381,7 +492,7 @@ fn space_is_created_before_its_kinds_and_contents() {
     let found = planned(&tenant, definition(Some(false)));
     assert_eq!(found.0, State::Problem(Problem::KindsNotServed));
     let found = planned(&tenant, definition(Some(true)));
-    assert_eq!(found.1.len(), 6);
+    assert_eq!(found.1.len(), 7);
 }
 
 #[test]
@@ -539,7 +650,7 @@ fn invalid_admin_does_not_stop_repairs_or_other_admins() {
     assert_eq!(found.0, invalid);
     assert_eq!(found.1, ["change role binding submariner-k8s-broker-admin"]);
     let found = planned(&tenant, no_namespace);
-    assert_eq!((found.0, found.1.len()), (State::Provisioning, 6));
+    assert_eq!((found.0, found.1.len()), (State::Provisioning, 7));
     let id = id();
     let desired = Desired {
         tenant: &tenant,

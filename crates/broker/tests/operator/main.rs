@@ -9,6 +9,7 @@ mod lease;
 mod many;
 mod network;
 mod provision;
+mod quota;
 mod remove;
 mod secrets;
 mod space;
