@@ -104,6 +104,15 @@ pub enum Error {
         /// The tenant.
         id: TenantId,
     },
+    /// The tenant would need a space of its own, which it cannot get.
+    #[error("{}", match is_served {
+        true => "the operator may not create spaces: the tenant is not created",
+        false => "this server has no spaces: the tenant is not created",
+    })]
+    NoSpaces {
+        /// Whether the server has spaces at all.
+        is_served: bool,
+    },
     /// Objects that `deploy broker` creates are missing.
     #[error("the broker in namespace {namespace} is not deployed: it has no {missing}")]
     NoBroker {
@@ -261,6 +270,13 @@ impl Error {
             Self::InItsSpace { id } => format!(
                 "an administrator of the system writes the file: `subctl get tenant {id} --generate_subm`"
             ),
+            Self::NoSpaces { is_served: true } => {
+                "an administrator of the system runs `subctl deploy axon-cp --spaces` first; --isolation namespace needs no space"
+                    .to_owned()
+            }
+            Self::NoSpaces { is_served: false } => {
+                "only Insula has spaces, in its system space: use --isolation namespace".to_owned()
+            }
             Self::NoBroker { .. } => "run `subctl deploy broker` first".to_owned(),
             Self::ClusterIdTaken(id) => format!(
                 "choose another with --clusterid; if that cluster is gone, delete service account {} in the broker's namespace, and its clusters.submariner.io and endpoints.submariner.io objects there",

@@ -51,6 +51,18 @@ pub async fn is_axon(client: &Client, namespace: &str) -> Result<bool, Error> {
     }
 }
 
+/// Returns whether the server is the system space of an Insula: only there the core group has
+/// tenants.
+///
+/// # Errors
+///
+/// Any error of the server.
+pub(crate) async fn has_spaces(client: &Client) -> Result<bool, Error> {
+    let served = client.list_core_api_resources("v1").await;
+    let served = served.map_err(Error::when("ask what is served of v1"))?;
+    Ok(served.resources.iter().any(|kind| kind.name == "tenants"))
+}
+
 /// Returns the kinds that a broker needs and the cluster does not serve.
 ///
 /// # Errors

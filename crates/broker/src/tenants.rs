@@ -7,6 +7,7 @@
 mod audit_bindings;
 mod credentials;
 mod delete;
+mod spaces;
 mod wait;
 
 use std::time::Duration;
@@ -18,7 +19,7 @@ use kube::{Api, Client};
 use crate::error::Error;
 use crate::names::{AXON, TenantId};
 use crate::report::Report;
-use crate::tenant::{Phase, Tenant, TenantSpec};
+use crate::tenant::{Isolation, Phase, Tenant, TenantSpec};
 
 /// The tenants of a cluster, with the caller's permissions.
 #[derive(Clone)]
@@ -45,9 +46,12 @@ impl Tenants {
     ///
     /// # Errors
     ///
-    /// [`Error::TenantExists`], in which case nothing has changed; [`Error::NoAxon`]; any
-    /// other error of the server.
+    /// [`Error::TenantExists`], in which case nothing has changed; [`Error::NoAxon`];
+    /// [`Error::NoSpaces`]; any other error of the server.
     pub async fn create(&self, id: &TenantId, spec: TenantSpec) -> Result<Tenant, Error> {
+        if spec.isolation == Some(Isolation::Space) {
+            spaces::check(&self.client).await?;
+        }
         let asked = Tenant::new(id.as_str(), spec);
         let created = self.api.create(&PostParams::default(), &asked).await;
         created.map_err(|error| match &error {

@@ -7,6 +7,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::Client;
 
 use crate::error::Error;
+use crate::mode;
 
 /// The shared state of all reconciliations.
 pub(super) struct Context {
@@ -32,15 +33,13 @@ impl Context {
         }
     }
 
-    /// Returns whether the server is the system space of an Insula: only there the core group
-    /// has tenants. A positive answer is cached, since it does not change.
+    /// Returns whether the server is the system space of an Insula. A positive answer is cached,
+    /// since it does not change.
     pub async fn serves_spaces(&self) -> Result<bool, Error> {
         if self.serves_spaces.load(Ordering::Relaxed) {
             return Ok(true);
         }
-        let served = self.client.list_core_api_resources("v1").await;
-        let served = served.map_err(Error::when("read the served resources"))?;
-        let serves = served.resources.iter().any(|kind| kind.name == "tenants");
+        let serves = mode::has_spaces(&self.client).await?;
         self.serves_spaces.store(serves, Ordering::Relaxed);
         Ok(serves)
     }

@@ -11,7 +11,7 @@ use tracing::{info, warn};
 use super::context::Context;
 use super::desired::Desired;
 use super::execute::{Executor, FinalizerState, set_finalizer, write_status};
-use super::observe::{Location, observe};
+use super::observe::{Location, Observed, observe};
 use super::plan::{DeletionProgress, Plan, State};
 use super::problem::{Problem, is_terminating};
 use super::status::desired_status;
@@ -109,7 +109,14 @@ async fn advance(context: &Context, tenant: &mut Tenant, id: &TenantId) -> Resul
         true => Location::from_status(desired).unwrap_or(Location::desired(desired)),
         false => Location::desired(desired),
     };
-    let observed = observe(context, desired, location).await?;
+    let observed = match observe(context, desired, location).await {
+        // The status names the location before the first object is created: this tenant has
+        // none, such as one with a space whose operator never had the right to create spaces.
+        Err(error) if deleting && error.is_forbidden() && is_unplaced(desired) => {
+            Observed::default()
+        }
+        observed => observed?,
+    };
     let plan = match deleting {
         true => remove::plan(desired, &observed, now),
         false => plan::plan(desired, &observed, now),
@@ -122,6 +129,11 @@ async fn advance(context: &Context, tenant: &mut Tenant, id: &TenantId) -> Resul
         seen: seen.as_deref(),
     };
     execute(&executor, tenant, id, plan).await
+}
+
+/// Returns whether no object was created for a tenant so far.
+fn is_unplaced(desired: Desired<'_>) -> bool {
+    Location::from_status(desired).is_none()
 }
 
 /// Writes the status before the actions, so that it never promises too much; during a deletion

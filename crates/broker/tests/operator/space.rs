@@ -1,11 +1,11 @@
 //! Tenants with a space of their own.
 
-use insula_broker::names::{ADMIN, ADMIN_TOKEN, TENANT_LABEL, TENANT_UID};
+use insula_broker::names::{ADMIN, ADMIN_TOKEN, AXON_SPACES, TENANT_LABEL, TENANT_UID};
 use insula_broker::tenant::{Isolation, Phase, TenantSpec};
 use insula_broker::token;
 use insula_operator::spaces::client_for;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
-use k8s_openapi::api::rbac::v1::Role;
+use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, Role};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
@@ -229,7 +229,8 @@ async fn isolation_is_immutable_and_deletion_still_works() -> anyhow::Result<()>
 }
 
 #[tokio::test]
-async fn missing_permission_for_spaces_is_reported() -> anyhow::Result<()> {
+async fn missing_permission_for_spaces_is_reported_and_the_tenant_can_be_deleted()
+-> anyhow::Result<()> {
     let world = World::new().await?;
     let _running = world.start();
     world.create_with("acme", spec()).await?;
@@ -237,5 +238,37 @@ async fn missing_permission_for_spaces_is_reported() -> anyhow::Result<()> {
     let (_, reason, message) = ready(&tenant).unwrap();
     assert_eq!(reason, "Forbidden");
     assert!(message.contains("tenants"), "{message}");
+    // Nothing was created, so that the tenant can be deleted without the permission.
+    world.delete("acme").await?;
+    world.gone("acme").await
+}
+
+#[tokio::test]
+async fn tenant_with_a_space_is_kept_while_its_space_cannot_be_read() -> anyhow::Result<()> {
+    let world = World::with(Spaces::Allowed).await?;
+    let _running = world.start();
+    world.create_with("acme", spec()).await?;
+    world.phase("acme", Phase::Provisioned).await?;
+    let bindings: Api<ClusterRoleBinding> = Api::all(world.admin.clone());
+    let granted = bindings.get(AXON_SPACES).await?;
+    bindings
+        .delete(AXON_SPACES, &DeleteParams::default())
+        .await?;
+    world.delete("acme").await?;
+    let tenant = world
+        .tenant("acme", |tenant| {
+            ready(tenant).is_some_and(|(_, reason, _)| reason == "Forbidden")
+        })
+        .await?;
+    assert_eq!(phase_of(&tenant), Some(Phase::Deleting));
+    let mut again = named::<ClusterRoleBinding>(AXON_SPACES);
+    again.role_ref = granted.role_ref;
+    again.subjects = granted.subjects;
+    put(&bindings, &again).await?;
+    world.gone("acme").await?;
+    assert_eq!(
+        spaces(&world.admin).get_opt(&namespace("acme")).await?,
+        None
+    );
     Ok(())
 }

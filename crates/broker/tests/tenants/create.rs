@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use insula_broker::Error;
+use insula_broker::deploy::axon::{self, AxonSettings};
 use insula_broker::report::Silent;
 use insula_broker::tenant::{Isolation, TenantSpec};
 use kube::ResourceExt;
@@ -42,13 +43,48 @@ async fn r22_tenant_object_is_in_the_operators_namespace() {
     let spec = TenantSpec {
         display_name: Some("Acme".to_owned()),
         owner: Some("eve".to_owned()),
-        isolation: Some(Isolation::Space),
+        isolation: Some(Isolation::Namespace),
+        quota: Some([("count/secrets".to_owned(), 7)].into()),
         ..TenantSpec::default()
     };
     let created = scene.tenants.create(&id("acme"), spec.clone()).await;
     let found = scene.objects().get("acme").await.unwrap();
     assert_eq!(found.uid(), created.unwrap().uid());
     assert_eq!(found.spec, spec);
+}
+
+#[tokio::test]
+async fn tenant_with_a_space_is_refused_until_the_operator_may_create_spaces() {
+    let scene = Scene::start().await;
+    let spec = TenantSpec {
+        isolation: Some(Isolation::Space),
+        ..TenantSpec::default()
+    };
+    let settings = |spaces| AxonSettings {
+        operator_image: "i".to_owned(),
+        deployment: false,
+        admins: Vec::new(),
+        spaces,
+    };
+    axon::deploy(&scene.client, &settings(false), &Silent)
+        .await
+        .unwrap();
+    let refused = scene.tenants.create(&id("acme"), spec.clone()).await;
+    let refused = refused.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "the operator may not create spaces: the tenant is not created"
+    );
+    assert_eq!(
+        refused.hint().unwrap(),
+        "an administrator of the system runs `subctl deploy axon-cp --spaces` first; --isolation namespace needs no space"
+    );
+    assert_eq!(scene.objects().get_opt("acme").await.unwrap(), None);
+    axon::deploy(&scene.client, &settings(true), &Silent)
+        .await
+        .unwrap();
+    let created = scene.tenants.create(&id("acme"), spec.clone()).await;
+    assert_eq!(created.unwrap().spec, spec);
 }
 
 #[tokio::test]
