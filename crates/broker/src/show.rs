@@ -1,13 +1,17 @@
 //! Listing of the brokers of a cluster.
 
+use insula_operator::spaces;
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Map, Value};
 
 use crate::broker::Broker;
-use crate::columns;
 use crate::error::Error;
-use crate::names::is_label;
+use crate::names::{TenantId, is_label};
+use crate::report::Report;
+use crate::tenant::Isolation;
+use crate::tenants::Tenants;
+use crate::{columns, mode};
 
 /// The column headers.
 pub(crate) const COLUMNS: [&str; 7] = [
@@ -24,23 +28,65 @@ const INVALID: &str = "<invalid>";
 /// The page size of lists.
 const PAGE_SIZE: u32 = 500;
 
+/// The header of the last column, which is shown if a broker is in a space of its own.
+const SPACE_COLUMN: &str = "SPACE";
+
 /// A broker as a table row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The cells of [`COLUMNS`], not sanitized.
     pub cells: [String; 7],
+    /// The tenant's space that the namespace is in, if it is not in the caller's.
+    pub space: Option<String>,
 }
 
-/// Returns the brokers of one namespace, or of all, in the server's order.
+/// Returns the brokers of one namespace, or of all, in the server's order, and after them
+/// those in the spaces of tenants.
 ///
 /// # Errors
 ///
 /// Any error of the server; [`Error::NotEverywhere`] if the caller may not list all
 /// namespaces.
-pub async fn brokers(client: &Client, namespace: Option<&str>) -> Result<Vec<Row>, Error> {
+pub async fn brokers(
+    client: &Client,
+    namespace: Option<&str>,
+    report: &dyn Report,
+) -> Result<Vec<Row>, Error> {
     namespace.map_or(Ok(()), validate_namespace)?;
     let found = list(client, namespace).await?;
-    Ok(found.iter().map(row).collect())
+    let mut rows: Vec<Row> = found.iter().map(row).collect();
+    for space in tenant_spaces(client).await? {
+        if namespace.is_some_and(|only| only != space) {
+            continue;
+        }
+        match list(&spaces::client_for(client, &space), Some(&space)).await {
+            Ok(found) => rows.extend(found.iter().map(|broker| Row {
+                space: Some(space.clone()),
+                ..row(broker)
+            })),
+            // The other brokers are shown all the same.
+            Err(error) => report.warn(&format!("Space {space} is not shown: {error}")),
+        }
+    }
+    Ok(rows)
+}
+
+/// Returns the names of the spaces of tenants, which are also those of their namespaces: none
+/// if the server has no spaces or tenants, or the caller may not see tenants.
+async fn tenant_spaces(client: &Client) -> Result<Vec<String>, Error> {
+    if !mode::has_spaces(client).await? {
+        return Ok(Vec::new());
+    }
+    let tenants = match Tenants::new(client).list().await {
+        Err(Error::NoAxon) => return Ok(Vec::new()),
+        Err(error) if error.is_forbidden() => return Ok(Vec::new()),
+        listed => listed?,
+    };
+    let with_space = tenants
+        .iter()
+        .filter(|tenant| tenant.spec.isolation == Some(Isolation::Space));
+    let ids = with_space.filter_map(|tenant| tenant.name_any().parse::<TenantId>().ok());
+    Ok(ids.map(|id| id.namespace()).collect())
 }
 
 /// Validates the name of a namespace, which becomes part of a path.
@@ -99,10 +145,18 @@ pub fn table(rows: &[Row]) -> String {
     if rows.is_empty() {
         return "No brokers found\n".to_owned();
     }
-    let header = COLUMNS.map(str::to_owned);
-    let rows = rows.iter().map(|row| row.cells.clone());
-    let rows: Vec<_> = std::iter::once(header).chain(rows).collect();
-    columns::table(&rows)
+    let mut lines = vec![COLUMNS.map(str::to_owned).to_vec()];
+    lines.extend(rows.iter().map(|row| row.cells.to_vec()));
+    if rows.iter().any(|row| row.space.is_some()) {
+        let header = std::iter::once(SPACE_COLUMN);
+        let spaces = rows
+            .iter()
+            .map(|row| row.space.as_deref().unwrap_or_default());
+        for (line, space) in lines.iter_mut().zip(header.chain(spaces)) {
+            line.push(space.to_owned());
+        }
+    }
+    columns::table(&lines)
 }
 
 fn row(broker: &DynamicObject) -> Row {
@@ -128,6 +182,7 @@ fn row(broker: &DynamicObject) -> Row {
             field("defaultGlobalnetClusterSize", number),
             field("defaultCustomDomains", words),
         ],
+        space: None,
     }
 }
 
@@ -207,6 +262,24 @@ mod tests {
             lines[2].split_whitespace().collect::<Vec<_>>(),
             ["n", "submariner-broker", "no", "0"]
         );
+    }
+
+    #[test]
+    fn spaces_have_a_column_if_there_are_any() {
+        let plain = row(&broker("n", json!({})));
+        let inside = Row {
+            space: Some("s".to_owned()),
+            ..row(&broker("s", json!({})))
+        };
+        let last = |rows: &[Row]| -> Vec<String> {
+            let table = table(rows);
+            let lines = table.lines();
+            lines
+                .map(|line| line.split("  ").last().unwrap().trim().to_owned())
+                .collect()
+        };
+        assert_eq!(last(&[plain.clone()]), ["DEFAULT DOMAINS", "0"]);
+        assert_eq!(last(&[plain, inside]), ["SPACE", "0", "s"]);
     }
 
     #[test]

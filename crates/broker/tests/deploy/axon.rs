@@ -705,3 +705,50 @@ async fn applied_manifests_are_left_unchanged() -> anyhow::Result<()> {
     );
     Ok(())
 }
+
+#[tokio::test]
+async fn older_definition_of_tenants_is_updated_and_keeps_its_objects() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
+    let admin = client(&server, "system")?;
+    let definitions: Api<CustomResourceDefinition> = Api::all(admin.clone());
+    axon::deploy(&admin, &settings(), &Silent).await?;
+    // As an earlier version installed it.
+    let mut older = definitions.get("tenants.submariner.io").await?;
+    older.spec.names.short_names = None;
+    let mut spec = serde_json::to_value(&older.spec)?;
+    let schema = &mut spec["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+    let properties = schema["properties"].as_object_mut().expect("it has fields");
+    assert!(properties.remove("quota").is_some());
+    older.spec = serde_json::from_value(spec)?;
+    definitions
+        .replace("tenants.submariner.io", &PostParams::default(), &older)
+        .await?;
+    let tenant = json!({
+        "apiVersion": "submariner.io/v1alpha1", "kind": "Tenant", "metadata": {"name": "acme"},
+        "spec": {"owner": "jane"},
+    });
+    put(&admin, "tenants", "axon-operator", tenant).await?;
+
+    let told = Told::default();
+    axon::deploy(&admin, &settings(), &told).await?;
+    let updated = "done: Updated CRD tenants.submariner.io".to_owned();
+    assert!(told.all().contains(&updated), "{:?}", told.all());
+    let served = admin
+        .list_api_group_resources("submariner.io/v1alpha1")
+        .await?;
+    let kind_served = served
+        .resources
+        .into_iter()
+        .find(|kind| kind.name == "tenants");
+    assert_eq!(
+        kind_served.and_then(|kind| kind.short_names),
+        Some(vec!["btenant".to_owned()])
+    );
+    let tenants: Api<DynamicObject> =
+        Api::namespaced_with(admin.clone(), "axon-operator", &kind("tenants"));
+    assert_eq!(
+        tenants.get("acme").await?.data["spec"],
+        json!({"owner": "jane"})
+    );
+    Ok(())
+}

@@ -1,5 +1,6 @@
 //! Tests of `show brokers`.
 
+use insula_broker::report::Silent;
 use insula_broker::show::{brokers, table};
 
 use super::stage::*;
@@ -11,12 +12,12 @@ async fn r3_all_brokers_are_listed_and_a_tenant_lists_its_own() -> anyhow::Resul
     for namespace in ["submariner-broker-a", "submariner-broker-b"] {
         last = Some(stage.deploy(namespace, Wanted::default()).await?);
     }
-    let rows = brokers(&stage.system()?, None).await?;
+    let rows = brokers(&stage.system()?, None, &Silent).await?;
     let namespaces: Vec<_> = rows.iter().map(|row| row.cells[0].as_str()).collect();
     assert_eq!(namespaces, ["submariner-broker-a", "submariner-broker-b"]);
 
     let tenant = stage.broker(&last.unwrap())?;
-    let (refused, hint) = error_and_hint(brokers(&tenant, None).await);
+    let (refused, hint) = error_and_hint(brokers(&tenant, None, &Silent).await);
     assert!(
         refused.starts_with("cannot list the brokers in all namespaces: ")
             && refused.contains("forbidden"),
@@ -26,7 +27,7 @@ async fn r3_all_brokers_are_listed_and_a_tenant_lists_its_own() -> anyhow::Resul
         hint,
         "--namespace limits the list to one namespace, such as your own"
     );
-    let own = brokers(&tenant, Some("submariner-broker-b")).await?;
+    let own = brokers(&tenant, Some("submariner-broker-b"), &Silent).await?;
     assert_eq!(
         own[0].cells,
         [
@@ -39,9 +40,9 @@ async fn r3_all_brokers_are_listed_and_a_tenant_lists_its_own() -> anyhow::Resul
             "",
         ]
     );
-    let (refused, _) = error_and_hint(brokers(&tenant, Some("submariner-broker-a")).await);
+    let (refused, _) = error_and_hint(brokers(&tenant, Some("submariner-broker-a"), &Silent).await);
     assert!(refused.contains("forbidden"), "{refused}");
-    let (refused, _) = error_and_hint(brokers(&tenant, Some("a/../b")).await);
+    let (refused, _) = error_and_hint(brokers(&tenant, Some("a/../b"), &Silent).await);
     assert_eq!(refused, "\"a/../b\" is not a valid namespace name");
     Ok(())
 }
@@ -50,7 +51,10 @@ async fn r3_all_brokers_are_listed_and_a_tenant_lists_its_own() -> anyhow::Resul
 async fn cluster_without_the_kind_has_no_brokers() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     let other = stage.cluster("c0").await?;
-    assert_eq!(table(&brokers(&other, None).await?), "No brokers found\n");
+    assert_eq!(
+        table(&brokers(&other, None, &Silent).await?),
+        "No brokers found\n"
+    );
     Ok(())
 }
 
@@ -89,5 +93,5 @@ async fn malformed_broker_of_one_tenant_does_not_hide_others() -> anyhow::Result
 }
 
 async fn brokers_of(stage: &Stage) -> anyhow::Result<Vec<insula_broker::show::Row>> {
-    Ok(brokers(&stage.system()?, None).await?)
+    Ok(brokers(&stage.system()?, None, &Silent).await?)
 }

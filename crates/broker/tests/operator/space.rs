@@ -1,8 +1,10 @@
 //! Tenants with a space of their own.
 
+use insula_broker::broker::{Broker, BrokerSpec};
 use insula_broker::names::{ADMIN, ADMIN_TOKEN, AXON_SPACES, TENANT_LABEL, TENANT_UID};
+use insula_broker::report::Silent;
 use insula_broker::tenant::{Isolation, Phase, TenantSpec};
-use insula_broker::token;
+use insula_broker::{show, token};
 use insula_operator::spaces::client_for;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, Role};
@@ -112,6 +114,52 @@ async fn tenant_space_contains_everything_and_is_deleted_with_it() -> anyhow::Re
         phase_of(&world.tenants().get("two").await?),
         Some(Phase::Provisioned)
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn brokers_in_spaces_are_shown_with_their_space() -> anyhow::Result<()> {
+    let world = World::with(Spaces::Allowed).await?;
+    let _running = world.start();
+    world.create("local").await?;
+    for id in ["one", "two"] {
+        world.create_with(id, spec()).await?;
+    }
+    for id in ["local", "one", "two"] {
+        world.phase(id, Phase::Provisioned).await?;
+    }
+    let deploy = async |client: Client, id: &str| {
+        let brokers: Api<Broker> = Api::namespaced(client, &namespace(id));
+        put(
+            &brokers,
+            &Broker::new("submariner-broker", BrokerSpec::default()),
+        )
+        .await
+    };
+    deploy(world.admin.clone(), "local").await?;
+    deploy(client_for(&world.admin, &namespace("one")), "one").await?;
+    let shown = async |client: &Client, only: Option<&str>| {
+        let rows = show::brokers(client, only, &Silent).await?;
+        let rows = rows.into_iter();
+        anyhow::Ok(
+            rows.map(|row| (row.cells[0].clone(), row.space))
+                .collect::<Vec<_>>(),
+        )
+    };
+    let local = (namespace("local"), None);
+    let one = (namespace("one"), Some(namespace("one")));
+    assert_eq!(
+        shown(&world.admin, None).await?,
+        [local.clone(), one.clone()]
+    );
+    assert_eq!(shown(&world.admin, Some(&namespace("one"))).await?, [one]);
+    assert_eq!(
+        shown(&world.admin, Some(&namespace("local"))).await?,
+        [local.clone()]
+    );
+    // A tenant sees its own broker only.
+    let tenant = world.as_tenant("local").await?;
+    assert_eq!(shown(&tenant, Some(&namespace("local"))).await?, [local]);
     Ok(())
 }
 

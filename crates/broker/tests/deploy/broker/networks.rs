@@ -96,7 +96,7 @@ async fn broker_shows_the_settings_in_force_after_a_second_deployment() -> anyho
     scene.deploy(&scene.settings(), &Silent).await?;
     let again = scene.get("brokers", NAMESPACE, "submariner-broker").await?;
     assert_eq!(again["spec"], deployed["spec"]);
-    let rows = insula_broker::show::brokers(&scene.admin, Some(NAMESPACE)).await?;
+    let rows = insula_broker::show::brokers(&scene.admin, Some(NAMESPACE), &Silent).await?;
     assert_eq!(
         rows[0].cells[3..6],
         ["yes", "242.0.0.0/16", "1024"],
