@@ -140,6 +140,16 @@ pub enum Error {
         /// The address of its broker.
         server: String,
     },
+    /// The cluster is a member of another ClusterSet than that of the file.
+    #[error(
+        "this cluster is a member of another ClusterSet: as {cluster_id}, through namespace {namespace}"
+    )]
+    NotThisClusterSet {
+        /// The ID under which it joined.
+        cluster_id: String,
+        /// The namespace of its broker.
+        namespace: String,
+    },
     /// The server rejected an object that contains secrets; its message is withheld.
     #[error("cannot {attempted}: the server does not accept {}", listed(.fields))]
     NotAccepted {
@@ -279,15 +289,18 @@ impl Error {
             }
             Self::NoBroker { .. } => "run `subctl deploy broker` first".to_owned(),
             Self::ClusterIdTaken(id) => format!(
-                "choose another with --clusterid; if that cluster is gone, delete service account {} in the broker's namespace, and its clusters.submariner.io and endpoints.submariner.io objects there",
-                id.account()
+                "choose another with --clusterid; if that cluster is gone, `subctl unjoin FILE --broker-only --clusterid {id}` removes it from the broker"
             ),
-            Self::JoinedElsewhere { cluster_id, .. } => format!(
-                "a cluster does not move from one ClusterSet to another: remove it from the first with `kubectl delete namespace submariner-operator` on this cluster, delete service account cluster-{cluster_id} and Cluster {cluster_id} at its broker, then join again"
-            ),
-            Self::JoinedAlready { .. } => {
-                "join with the same --clusterid and file, or remove the cluster from its ClusterSet first"
+            Self::JoinedElsewhere { .. } => {
+                "a cluster does not move from one ClusterSet to another: `subctl unjoin` with the file of the first, then join again"
                     .to_owned()
+            }
+            Self::JoinedAlready { .. } => {
+                "join with the same --clusterid and file, or remove the cluster from its ClusterSet first with `subctl unjoin`"
+                    .to_owned()
+            }
+            Self::NotThisClusterSet { .. } => {
+                "use the broker-info file of that ClusterSet, and its --clusterid or none".to_owned()
             }
             Self::NotAccepted { .. } => {
                 "another version of Submariner is installed there".to_owned()

@@ -22,7 +22,11 @@ use crate::cluster_id::ClusterId;
 use crate::error::Error;
 use crate::report::Report;
 
-pub(crate) use member::{Membership, membership};
+pub(crate) use admit::{cluster_uid_of, published, role_binding_name};
+pub(crate) use member::{
+    CREATED_BY, Membership, cluster_uid, is_same, membership, own_account, service_discovery,
+    submariner,
+};
 pub use settings::JoinSettings;
 
 /// The clients of a join.

@@ -23,6 +23,7 @@
 //! | [`psk`], [`component`] | parts of that file |
 //! | [`cidr`], [`globalnet`] | address ranges and their allocation |
 //! | [`join`] | joining of a cluster to a broker |
+//! | [`unjoin`] | removal of a cluster from its ClusterSet |
 //! | [`columns`] | terminal tables of untrusted text |
 //! | [`show`] | listing of the brokers of a cluster |
 //! | [`recover`] | recovery of a lost broker info file |
@@ -57,6 +58,7 @@ pub mod tenant;
 pub mod tenants;
 pub mod token;
 mod transient;
+pub mod unjoin;
 
 pub use error::Error;
 pub use insula_operator::report;

@@ -95,6 +95,13 @@ impl Allocations {
         entry.global_cidr.first().map(String::as_str)
     }
 
+    /// Removes the ranges of a cluster; returns whether it had an entry.
+    pub fn release(&mut self, cluster: &str) -> bool {
+        let before = self.clusters.len();
+        self.clusters.retain(|entry| entry.cluster_id != cluster);
+        self.clusters.len() < before
+    }
+
     /// Validates the entries that concern a cluster: its own, or all of them if it has none.
     /// `name` is that of the ConfigMap, for the message.
     ///

@@ -24,7 +24,7 @@ const MAX_ATTEMPTS: usize = 8;
 /// Checks that the broker can be reached and accepts the token. A broker without the kind has
 /// no clusters.
 pub(super) async fn check_access(broker: &Client, settings: &JoinSettings) -> Result<(), Error> {
-    let listed = objects(broker, &settings.info.namespace, "Cluster", "clusters")
+    let listed = published(broker, &settings.info.namespace, "Cluster", "clusters")
         .list(&ListParams::default().limit(1))
         .await;
     match listed {
@@ -83,7 +83,7 @@ pub(super) async fn check_id_is_free(
     existing_account: &ExistingAccount,
 ) -> Result<(), Error> {
     let (id, namespace) = (&settings.cluster_id, &settings.info.namespace);
-    let is_taken = has(&objects(broker, namespace, "Cluster", "clusters"), id).await?
+    let is_taken = has(&published(broker, namespace, "Cluster", "clusters"), id).await?
         || has_endpoint(broker, settings).await?
         || (matches!(existing_account, ExistingAccount::Unmarked(_))
             && has_addresses(broker, settings).await?);
@@ -96,7 +96,7 @@ pub(super) async fn check_id_is_free(
 /// Returns whether the broker has an Endpoint of a cluster with this ID.
 async fn has_endpoint(broker: &Client, settings: &JoinSettings) -> Result<bool, Error> {
     let (id, namespace) = (&settings.cluster_id, &settings.info.namespace);
-    let endpoints = objects(broker, namespace, "Endpoint", "endpoints");
+    let endpoints = published(broker, namespace, "Endpoint", "endpoints");
     let listed = match endpoints.list(&ListParams::default()).await {
         Err(kube::Error::Api(status)) if status.code == 404 => return Ok(false),
         listed => listed.map_err(Error::when(format!("look for endpoints of cluster {id}")))?,
@@ -186,7 +186,7 @@ fn is_known_as_ours(
     id: &ClusterId,
     cluster_uid: Option<&str>,
 ) -> Result<bool, Error> {
-    match (account.annotations().get(CLUSTER_UID), cluster_uid) {
+    match (cluster_uid_of(account), cluster_uid) {
         (Some(mark), Some(cluster_uid)) if mark != cluster_uid => {
             Err(Error::ClusterIdTaken(id.clone()))
         }
@@ -202,9 +202,19 @@ fn account(id: &ClusterId, cluster_uid: Option<&str>) -> ServiceAccount {
     })
 }
 
+/// Returns the name of the RoleBinding with the permissions of a cluster.
+pub(crate) fn role_binding_name(id: &ClusterId) -> String {
+    format!("{}-{}", id.account(), names::CLUSTER)
+}
+
+/// Returns the UID of the cluster that a service account was created for, if it is known.
+pub(crate) fn cluster_uid_of(account: &ServiceAccount) -> Option<&str> {
+    account.annotations().get(CLUSTER_UID).map(String::as_str)
+}
+
 fn binding(id: &ClusterId, namespace: &str) -> RoleBinding {
     let account = id.account();
-    let metadata = metadata(&format!("{account}-{}", names::CLUSTER), None);
+    let metadata = metadata(&role_binding_name(id), None);
     let member = account_subject(&account, namespace);
     manifests::binding(metadata, names::CLUSTER, vec![member])
 }
@@ -222,8 +232,13 @@ async fn find(
     found.map_err(Error::when(attempted))
 }
 
-/// An API for the objects that clusters publish.
-fn objects(client: &Client, namespace: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
+/// Returns the API of the objects that clusters publish.
+pub(crate) fn published(
+    client: &Client,
+    namespace: &str,
+    kind: &str,
+    plural: &str,
+) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk("submariner.io", "v1", kind);
     let kind = ApiResource::from_gvk_with_plural(&kind, plural);
     Api::namespaced_with(client.clone(), namespace, &kind)

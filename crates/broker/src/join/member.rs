@@ -20,6 +20,8 @@ use crate::{connect, lookup};
 
 /// The namespace whose UID identifies a cluster: every cluster has one.
 const IDENTITY_NAMESPACE: &str = "kube-system";
+/// The annotation on a namespace that was created for the join, which `unjoin` deletes again.
+pub(crate) const CREATED_BY: (&str, &str) = ("axon.submariner.io/created-by", "subctl-join");
 /// The maximum number of attempts on write conflicts.
 const MAX_ATTEMPTS: usize = 8;
 
@@ -37,13 +39,13 @@ impl Membership {
     }
 }
 
-/// Returns the UID that identifies the joining cluster, if the caller may read it.
-pub(super) async fn cluster_uid(joining: &Client) -> Result<Option<String>, Error> {
+/// Returns the UID that identifies a cluster, if the caller may read it.
+pub(crate) async fn cluster_uid(joining: &Client) -> Result<Option<String>, Error> {
     let namespaces: Api<Namespace> = Api::all(joining.clone());
     match namespaces.get_opt(IDENTITY_NAMESPACE).await {
         Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(None),
         found => {
-            let found = found.map_err(Error::when("use the cluster that is to join"))?;
+            let found = found.map_err(Error::when("use the cluster of the context"))?;
             Ok(found.and_then(|namespace| namespace.uid()))
         }
     }
@@ -115,7 +117,7 @@ pub(super) async fn membership_state(
 }
 
 /// Returns whether two texts name the same server, default port and scheme considered.
-fn is_same(one: &str, other: &str) -> bool {
+pub(crate) fn is_same(one: &str, other: &str) -> bool {
     match (connect::url(one), connect::url(other)) {
         (Ok(one), Ok(other)) => connect::is_same_api(&one, &other),
         _ => spec::without_scheme(one) == spec::without_scheme(other),
@@ -123,7 +125,10 @@ fn is_same(one: &str, other: &str) -> bool {
 }
 
 /// Returns the UID of the cluster's service account at its broker, from its token.
-async fn own_account(joining: &Client, membership: &Membership) -> Result<Option<String>, Error> {
+pub(crate) async fn own_account(
+    joining: &Client,
+    membership: &Membership,
+) -> Result<Option<String>, Error> {
     if let Some(token) = membership.field("brokerK8sApiServerToken") {
         return Ok(Claims::of(token.as_bytes()).map(|claims| claims.uid));
     }
@@ -146,7 +151,11 @@ pub(super) async fn ensure_namespace(joining: &Client) -> Result<(), Error> {
     {
         return Ok(());
     }
-    let wanted = manifests::namespace(metadata(OPERATOR_NAMESPACE, None));
+    let mut wanted = manifests::namespace(metadata(OPERATOR_NAMESPACE, None));
+    let (key, value) = CREATED_BY;
+    wanted
+        .annotations_mut()
+        .insert(key.to_owned(), value.to_owned());
     match namespaces.create(&PostParams::default(), &wanted).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
         made => made.map(drop).map_err(failed()),
@@ -275,11 +284,13 @@ fn spec_of(object: &DynamicObject) -> Map<String, Value> {
     spec.cloned().unwrap_or_default()
 }
 
-fn submariner() -> ApiResource {
+/// The kind of a member's object with the settings of its connection.
+pub(crate) fn submariner() -> ApiResource {
     submariner_kind("Submariner", "submariners")
 }
 
-fn service_discovery() -> ApiResource {
+/// The same for a member that joined without connectivity.
+pub(crate) fn service_discovery() -> ApiResource {
     submariner_kind("ServiceDiscovery", "servicediscoveries")
 }
 

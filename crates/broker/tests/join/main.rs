@@ -8,3 +8,4 @@ mod recover;
 mod refused;
 mod show;
 mod stage;
+mod unjoin;

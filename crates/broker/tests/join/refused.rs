@@ -33,7 +33,7 @@ async fn id_of_another_cluster_is_refused() -> anyhow::Result<()> {
     );
     assert_eq!(
         hint,
-        "choose another with --clusterid; if that cluster is gone, delete service account cluster-east in the broker's namespace, and its clusters.submariner.io and endpoints.submariner.io objects there"
+        "choose another with --clusterid; if that cluster is gone, `subctl unjoin FILE --broker-only --clusterid east` removes it from the broker"
     );
     assert!(is_untouched(&second.joining).await?);
     join(&second, &settings(&info, "west"), &Silent).await?;
@@ -132,7 +132,7 @@ async fn r8_cluster_is_in_one_clusterset_under_one_id() -> anyhow::Result<()> {
         );
         assert_eq!(
             hint,
-            "join with the same --clusterid and file, or remove the cluster from its ClusterSet first"
+            "join with the same --clusterid and file, or remove the cluster from its ClusterSet first with `subctl unjoin`"
         );
     }
     let maps: Api<ConfigMap> = Api::namespaced(stage.system()?, "m");
@@ -187,7 +187,7 @@ async fn r8_cluster_cannot_join_the_broker_of_another_server() -> anyhow::Result
     );
     assert_eq!(
         hint,
-        "a cluster does not move from one ClusterSet to another: remove it from the first with `kubectl delete namespace submariner-operator` on this cluster, delete service account cluster-east and Cluster east at its broker, then join again"
+        "a cluster does not move from one ClusterSet to another: `subctl unjoin` with the file of the first, then join again"
     );
     Ok(())
 }

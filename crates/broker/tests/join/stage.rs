@@ -74,7 +74,7 @@ impl Stage {
         })
     }
 
-    async fn define(
+    pub async fn define(
         &self,
         client: &Client,
         version: &str,
