@@ -2,7 +2,7 @@
 
 pub mod axon;
 pub mod broker;
-mod permissions;
+pub(crate) mod permissions;
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};

@@ -23,6 +23,7 @@
 //! | [`psk`], [`component`] | parts of that file |
 //! | [`cidr`], [`globalnet`] | address ranges and their allocation |
 //! | [`join`] | joining of a cluster to a broker |
+//! | [`diagnose`] | checks of a broker and its clusters |
 //! | [`unjoin`] | removal of a cluster from its ClusterSet |
 //! | [`columns`] | terminal tables of untrusted text |
 //! | [`show`] | listing of the brokers of a cluster |
@@ -39,6 +40,7 @@ pub mod component;
 pub mod connect;
 pub mod crds;
 pub mod deploy;
+pub mod diagnose;
 pub mod error;
 pub mod globalnet;
 mod go_json;

@@ -91,6 +91,25 @@ pub fn cluster() -> Vec<PolicyRule> {
     rules
 }
 
+/// The rules that `join` and `unjoin` need at a broker. Administrators of all versions of
+/// Submariner have them.
+pub(crate) fn joining() -> Vec<PolicyRule> {
+    let mut rules = cluster();
+    rules.extend([
+        rule(
+            CORE,
+            &["serviceaccounts", "secrets", "configmaps"],
+            WITHOUT_PATCH,
+        ),
+        rule(
+            RBAC,
+            &["rolebindings"],
+            &["create", "get", "list", "delete"],
+        ),
+    ]);
+    rules
+}
+
 /// The rules for the objects that clusters exchange through the broker.
 fn exchanged_objects() -> Vec<PolicyRule> {
     vec![
@@ -245,6 +264,8 @@ mod tests {
     fn granted_rules_are_held_by_the_grantor() {
         for (holder, granted) in [
             (admin(), cluster()),
+            (admin(), joining()),
+            (tenant_admin("n"), joining()),
             (tenant_admin("n"), cluster()),
             (tenant_admin("n"), tenant_admin("n")),
             (operator(), admin()),

@@ -17,7 +17,7 @@ const MAX_CONCURRENT_REVIEWS: usize = 8;
 
 /// A permission: a verb on a resource, in a namespace or in all.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Permission {
+pub(crate) struct Permission {
     verb: String,
     group: String,
     resource: String,
@@ -27,7 +27,7 @@ pub(super) struct Permission {
 }
 
 impl Permission {
-    pub(super) fn new(verb: &str, group: &str, resource: &str, namespace: Option<&str>) -> Self {
+    pub(crate) fn new(verb: &str, group: &str, resource: &str, namespace: Option<&str>) -> Self {
         Self {
             verb: verb.to_owned(),
             group: group.to_owned(),
@@ -38,7 +38,7 @@ impl Permission {
     }
 
     /// Returns every permission that rules grant where they are bound.
-    pub(super) fn granted_by(rules: &[PolicyRule], namespace: Option<&str>) -> Vec<Self> {
+    pub(crate) fn granted_by(rules: &[PolicyRule], namespace: Option<&str>) -> Vec<Self> {
         let mut permissions = Vec::new();
         for rule in rules {
             let names = match rule.resource_names.as_deref() {
@@ -60,7 +60,7 @@ impl Permission {
     }
 
     /// Returns whether rules grant this permission, wherever they are bound.
-    pub(super) fn is_granted_by(&self, rules: &[PolicyRule]) -> bool {
+    pub(crate) fn is_granted_by(&self, rules: &[PolicyRule]) -> bool {
         let names = |words: &[String], word: &str| {
             let mut words = words.iter();
             words.any(|named| named == "*" || named == word)
@@ -119,7 +119,7 @@ impl Permission {
 }
 
 /// Returns the permissions that the caller lacks.
-pub(super) async fn missing(
+pub(crate) async fn missing(
     client: &Client,
     wanted: Vec<Permission>,
 ) -> Result<Vec<Permission>, Error> {
@@ -140,7 +140,7 @@ pub(super) async fn missing(
 }
 
 /// Returns whether the caller has a permission.
-pub(super) async fn is_allowed(client: &Client, permission: &Permission) -> Result<bool, Error> {
+pub(crate) async fn is_allowed(client: &Client, permission: &Permission) -> Result<bool, Error> {
     let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
     let review = SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec {
@@ -155,7 +155,7 @@ pub(super) async fn is_allowed(client: &Client, permission: &Permission) -> Resu
 }
 
 /// Formats permissions for display: one entry per resource, with its verbs.
-pub(super) fn describe(permissions: &[Permission]) -> Vec<String> {
+pub(crate) fn describe(permissions: &[Permission]) -> Vec<String> {
     let mut verbs = BTreeMap::<String, BTreeSet<&str>>::new();
     for permission in permissions {
         verbs

@@ -3,6 +3,7 @@
 
 mod addresses;
 mod cut;
+mod diagnose;
 mod joined;
 mod recover;
 mod refused;
