@@ -1,6 +1,7 @@
 //! `insula serve` from the user's point of view.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -483,4 +484,47 @@ fn help_matches_the_golden_files() {
         let help = String::from_utf8(run(arguments).stdout).unwrap();
         assert_eq!(help, golden, "insula {}", arguments.join(" "));
     }
+}
+
+/// Returns the flags in a text: `--` and what follows. One that ends with `-` stands for all
+/// flags that begin with it.
+fn flags(text: &str) -> BTreeSet<String> {
+    let starts = text.match_indices("--").map(|(at, _)| &text[at..]);
+    let flags = starts.filter_map(|rest| {
+        let end = rest.find(|sign: char| !(sign.is_ascii_alphanumeric() || sign == '-'));
+        let flag = &rest[..end.unwrap_or(rest.len())];
+        let begins = flag[2..].starts_with(|sign: char| sign.is_ascii_lowercase());
+        begins.then(|| flag.to_owned())
+    });
+    flags.collect()
+}
+
+#[test]
+fn documentation_names_exactly_the_flags_of_serve() {
+    let help = String::from_utf8(run(&["serve", "--help"]).stdout).unwrap();
+    let options = help.lines().filter(|line| {
+        let line = line.trim_start();
+        line.starts_with("--") || line.starts_with('-') && line.contains(", --")
+    });
+    let mut served: BTreeSet<String> = options.flat_map(flags).collect();
+    served.remove("--help");
+    assert!(served.len() > 50, "they are found: {served:?}");
+    let page = include_str!("../../../docs/serving.md");
+    let table = page.split("## Flags").nth(1).unwrap();
+    let table = table.split("\n## ").next().unwrap();
+    let named = flags(table);
+    let undocumented: Vec<_> = served
+        .iter()
+        .filter(|flag| {
+            let mut named = named.iter();
+            !named.any(|name| name == *flag || name.ends_with('-') && flag.starts_with(name))
+        })
+        .collect();
+    assert_eq!(undocumented, Vec::<&String>::new());
+    // The first column has no flag that the program does not have.
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| `--"));
+    let column = rows.map(|row| format!("--{}", row.split(" |").next().unwrap()));
+    let column: BTreeSet<String> = column.flat_map(|cell| flags(&cell)).collect();
+    let unknown: Vec<_> = column.difference(&served).collect();
+    assert_eq!(unknown, Vec::<&String>::new());
 }

@@ -203,7 +203,8 @@ async fn operate(life: LifeArgs, work: WorkArgs, given: GivenArgs) -> Result<(),
     Ok(())
 }
 
-fn names(tenants: &[TenantName]) -> BTreeSet<String> {
+/// Returns the names of tenants as text.
+pub fn names(tenants: &[TenantName]) -> BTreeSet<String> {
     tenants.iter().map(ToString::to_string).collect()
 }
 

@@ -14,6 +14,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use insula_apiserver::egress::InProcessServices;
 use insula_broker::names::AXON;
+use insula_core::TenantName;
 use insula_dialer::{AddressRules, Cidr};
 use insula_identity::endpoint::AllowedEndpoints;
 use insula_operator::webhook::{Router, WebhookService};
@@ -81,6 +82,18 @@ pub struct VsphereArgs {
         value_delimiter = ','
     )]
     pub deny_addresses: Vec<Cidr>,
+
+    /// With --operators vsphere: tenants whose clusters may use --vsphere-credentials-file too
+    /// (default: none)
+    #[arg(
+        long = "vsphere-static-credentials-tenants",
+        visible_alias = "static-credentials-tenants",
+        value_name = "NAME",
+        value_delimiter = ',',
+        requires = "credentials_file",
+        value_parser = TenantName::parse
+    )]
+    pub static_credentials_tenants: Vec<TenantName>,
 }
 
 /// The requested operators and their settings.
@@ -96,6 +109,8 @@ pub struct OperatorSettings {
     addresses: AddressRules,
     /// The credentials file for clusters of the system space without an identity.
     credentials: Option<PathBuf>,
+    /// The tenants whose clusters may use that file too.
+    credentials_tenants: BTreeSet<String>,
 }
 
 impl OperatorSettings {
@@ -107,6 +122,22 @@ impl OperatorSettings {
             only_allowed: vsphere.only_allowed_servers,
             addresses: vsphere::addresses(vsphere.allow_addresses, vsphere.deny_addresses),
             credentials: vsphere.credentials_file,
+            credentials_tenants: vsphere::names(&vsphere.static_credentials_tenants),
+        }
+    }
+
+    /// Returns the settings of the vSphere operator.
+    fn vsphere(
+        &self,
+        given: watch::Receiver<Option<StaticCredentials>>,
+    ) -> insula_vsphere::operator::Settings {
+        insula_vsphere::operator::Settings {
+            tenants: true,
+            default_bound: self.bound.clone(),
+            only_allowed_servers: self.only_allowed,
+            addresses: self.addresses.clone(),
+            static_credentials_for: self.credentials_tenants.clone(),
+            ..insula_vsphere::operator::Settings::new(process::name(), given)
         }
     }
 }
@@ -189,9 +220,7 @@ enum Work {
     Broker,
     Vsphere {
         given: watch::Receiver<Option<StaticCredentials>>,
-        bound: AllowedEndpoints,
-        only_allowed: bool,
-        addresses: AddressRules,
+        settings: Box<OperatorSettings>,
     },
 }
 
@@ -204,9 +233,7 @@ impl Work {
                     Some(file) => vsphere::follow(file, &settings.bound),
                     None => watch::channel(None).1,
                 },
-                bound: settings.bound.clone(),
-                only_allowed: settings.only_allowed,
-                addresses: settings.addresses.clone(),
+                settings: Box::new(settings.clone()),
             },
         }
     }
@@ -242,19 +269,8 @@ impl Work {
                     stop_requested(stopped),
                 ));
             }
-            Self::Vsphere {
-                given,
-                bound,
-                only_allowed,
-                addresses,
-            } => {
-                let settings = insula_vsphere::operator::Settings {
-                    tenants: true,
-                    default_bound: bound.clone(),
-                    only_allowed_servers: *only_allowed,
-                    addresses: addresses.clone(),
-                    ..insula_vsphere::operator::Settings::new(process::name(), given.clone())
-                };
+            Self::Vsphere { given, settings } => {
+                let settings = settings.vsphere(given.clone());
                 task.spawn(async {
                     insula_vsphere::operator::run(client, settings, stop_requested(stopped)).await;
                     Ok(())
@@ -301,4 +317,46 @@ async fn run(work: Work, credentials: OperatorCredentials, stopped: watch::Recei
 /// Waits until the operator is stopped, or the sender is gone.
 async fn stop_requested(mut stopped: watch::Receiver<bool>) {
     stopped.wait_for(|&stopped| stopped).await.ok();
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        vsphere: VsphereArgs,
+    }
+
+    #[test]
+    fn tenants_of_static_credentials_reach_the_operator() {
+        let settings = |arguments: &[&str]| {
+            let file = ["insula", "--vsphere-credentials-file", "f"];
+            let line = Line::try_parse_from([&file[..], arguments].concat()).unwrap();
+            let settings = OperatorSettings::of(vec![Operator::Vsphere], line.vsphere);
+            settings
+                .vsphere(watch::channel(None).1)
+                .static_credentials_for
+        };
+        let expected = BTreeSet::from(["a".to_owned(), "b".to_owned()]);
+        assert_eq!(
+            settings(&["--vsphere-static-credentials-tenants", "a,b"]),
+            expected
+        );
+        assert_eq!(settings(&["--static-credentials-tenants=a,b"]), expected);
+        assert_eq!(settings(&[]), BTreeSet::new());
+        for wrong in [
+            &["insula", "--static-credentials-tenants", "a"][..],
+            &[
+                "insula",
+                "--vsphere-credentials-file=f",
+                "--static-credentials-tenants=A",
+            ],
+        ] {
+            assert!(Line::try_parse_from(wrong).is_err(), "{wrong:?}");
+        }
+    }
 }
