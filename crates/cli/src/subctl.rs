@@ -1,10 +1,12 @@
 //! `subctl`: Submariner brokers for many tenants.
 
+mod broker_file;
 mod brokers;
 mod connection;
 mod create;
 mod delete;
 mod deploy;
+mod diagnose;
 mod file;
 mod flag;
 mod get;
@@ -14,6 +16,7 @@ mod progress;
 mod recover;
 mod show;
 mod subject;
+mod unjoin;
 
 use std::process::ExitCode;
 
@@ -24,7 +27,7 @@ use self::connection::ConnectionArgs;
 pub(crate) use self::deploy::axon;
 pub(crate) use self::progress::Progress;
 use crate::failure::Failure;
-use crate::{exit, log_to_stderr};
+use crate::{exit, log_to_stderr, output};
 
 /// Submariner brokers for many tenants.
 #[derive(Parser)]
@@ -47,6 +50,10 @@ enum Command {
     DeployBroker(Box<deploy::broker::Args>),
     /// Join a cluster to the ClusterSet of a broker-info file
     Join(Box<join::Args>),
+    /// Remove a cluster from its ClusterSet: the reverse of `join`
+    Unjoin(unjoin::Args),
+    /// Check a broker and the clusters that have joined it
+    Diagnose(diagnose::Args),
     /// Create a tenant: a ClusterSet with a broker of its own
     #[command(subcommand)]
     Create(Create),
@@ -64,6 +71,8 @@ enum Command {
     Show(Show),
     /// Recover a lost broker-info file from a cluster that has joined
     RecoverBrokerInfo(recover::Args),
+    /// Show the version of this program
+    Version,
 }
 
 #[derive(Subcommand)]
@@ -78,7 +87,7 @@ enum Deploy {
 enum Create {
     /// Create a tenant, wait until it is provisioned, and write its broker-info file
     #[command(alias = "tenants")]
-    Tenant(create::Args),
+    Tenant(Box<create::Args>),
 }
 
 #[derive(Subcommand)]
@@ -108,6 +117,9 @@ enum Show {
     #[command(alias = "broker")]
     Brokers(brokers::Args),
 }
+
+/// The line of `subctl version`, as in Submariner's own program.
+const VERSION: &str = concat!("subctl version: v", env!("CARGO_PKG_VERSION"), "\n");
 
 /// The context of every command.
 pub(crate) struct CommandContext {
@@ -145,12 +157,15 @@ fn run(command: Command, cx: &CommandContext) -> Result<(), Failure> {
                 deploy::broker::run(cx, *args).await
             }
             Command::Join(args) => join::run(cx, *args).await,
-            Command::Create(Create::Tenant(args)) => create::run(cx, args).await,
+            Command::Unjoin(args) => unjoin::run(cx, args).await,
+            Command::Diagnose(args) => diagnose::run(cx, args).await,
+            Command::Create(Create::Tenant(args)) => create::run(cx, *args).await,
             Command::Get(Get::Tenant(args)) => get::run(cx, args).await,
             Command::List(List::Tenants(args)) => list::run(cx, args).await,
             Command::Delete(Delete::Tenant(args)) => delete::run(cx, args).await,
             Command::Show(Show::Brokers(args)) => brokers::run(cx, args).await,
             Command::RecoverBrokerInfo(args) => recover::run(cx, args).await,
+            Command::Version => output::print(VERSION),
         }
     })
 }

@@ -99,6 +99,22 @@ pub async fn deploy(
     prepared.deploy(&client, settings, report).await
 }
 
+/// Deploys a broker with the target and credentials of `info` instead of a file.
+///
+/// # Errors
+///
+/// As for [`deploy`].
+pub async fn deploy_with(
+    info: &BrokerInfo,
+    settings: &BrokerSettings,
+    report: &dyn Report,
+) -> Result<Deployed, Error> {
+    let no_context = Err(Error::invalid("no kube context is used"));
+    let prepared = Prepared::with(no_context, settings, Some(info), report)?;
+    let client = prepared.target.client()?;
+    prepared.deploy(&client, settings, report).await
+}
+
 /// A validated deployment: its target and key. Nothing was sent or written yet.
 pub struct Prepared {
     /// The target cluster and credential.
@@ -117,12 +133,21 @@ impl Prepared {
         settings: &BrokerSettings,
         report: &dyn Report,
     ) -> Result<Self, Error> {
-        validate(settings)?;
-        info::check(&settings.output)?;
         let given = settings.info_from.as_deref().map(BrokerInfo::read);
         let given = given.transpose()?;
-        let target = Target::resolve(context, settings, given.as_ref(), report)?;
-        let psk = key::read_candidates(settings, given.as_ref(), &target)?;
+        Self::with(context, settings, given.as_ref(), report)
+    }
+
+    fn with(
+        context: Result<Config, Error>,
+        settings: &BrokerSettings,
+        given: Option<&BrokerInfo>,
+        report: &dyn Report,
+    ) -> Result<Self, Error> {
+        validate(settings)?;
+        info::check(&settings.output)?;
+        let target = Target::resolve(context, settings, given, report)?;
+        let psk = key::read_candidates(settings, given, &target)?;
         Ok(Self { target, psk })
     }
 

@@ -64,7 +64,8 @@ impl FileArgs {
         Ok(())
     }
 
-    fn path(&self, id: &TenantId) -> PathBuf {
+    /// Returns the file to write now.
+    pub fn path(&self, id: &TenantId) -> PathBuf {
         match self.unique_file {
             false => self.output_file.clone(),
             true => {

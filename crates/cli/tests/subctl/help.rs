@@ -37,6 +37,8 @@ fn help_matches_the_golden_files() {
             "subctl-delete-tenant-help.txt",
         ),
         (subctl, "join --help", "subctl-join-help.txt"),
+        (subctl, "unjoin --help", "subctl-unjoin-help.txt"),
+        (subctl, "diagnose --help", "subctl-diagnose-help.txt"),
         (
             subctl,
             "show brokers --help",
@@ -92,5 +94,42 @@ fn help_matches_the_golden_files() {
         }
         let reviewed = std::fs::read_to_string(&path).unwrap_or_default();
         assert_eq!(help, reviewed, "{program} {arguments}");
+    }
+}
+
+/// The tables of docs/brokers.md list the flags of these commands; those of a connection are
+/// kubectl's.
+#[test]
+fn documentation_names_the_flags_of_subctl() {
+    let page = include_str!("../../../../docs/brokers.md");
+    for command in [
+        "deploy axon-cp",
+        "create tenant",
+        "deploy broker",
+        "unjoin",
+        "diagnose",
+        "join",
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_subctl"))
+            .args(command.split(' '))
+            .arg("--help")
+            .output();
+        let help = String::from_utf8(output.unwrap().stdout).unwrap();
+        let own = help.split("\nConnection:").next().unwrap();
+        let lines = own.lines().filter_map(|line| {
+            let rest = line.trim_start();
+            let start = rest.find("--")?;
+            let is_flag = start == 0 || rest.starts_with('-') && start == 4;
+            is_flag.then(|| &rest[start..])
+        });
+        let mut count = 0;
+        for line in lines {
+            let end = line.find(|sign: char| !(sign.is_ascii_alphanumeric() || sign == '-'));
+            let flag = &line[..end.unwrap_or(line.len())];
+            count += 1;
+            let known = flag == "--help" || page.contains(&format!("`{flag}"));
+            assert!(known, "docs/brokers.md does not name {flag} of {command}");
+        }
+        assert!(count > 3, "they are found: {command}");
     }
 }

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod broker;
+mod clusterset;
 mod connection;
 mod help;
 mod join;

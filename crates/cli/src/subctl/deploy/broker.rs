@@ -29,17 +29,8 @@ pub struct Args {
     #[arg(short, long, value_name = "NAME", alias = "broker-namespace")]
     namespace: Option<String>,
 
-    /// Components that joining clusters run
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    #[arg(default_values = component::ALL)]
-    components: Vec<String>,
-
     #[command(flatten)]
-    networks: NetworkArgs,
-
-    /// Domains that are resolved across clusters, in addition to the default one
-    #[arg(long, value_name = "DOMAIN", value_delimiter = ',')]
-    custom_domains: Vec<String>,
+    broker: BrokerArgs,
 
     /// URL of the server for clusters (default: the URL in use)
     #[arg(long, value_name = "URL", value_parser = flag::broker_url)]
@@ -55,6 +46,22 @@ pub struct Args {
 
     #[command(flatten)]
     ignored: IgnoredArgs,
+}
+
+/// The settings of the broker itself.
+#[derive(clap::Args)]
+pub struct BrokerArgs {
+    /// Components that joining clusters run
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(default_values = component::ALL)]
+    components: Vec<String>,
+
+    #[command(flatten)]
+    networks: NetworkArgs,
+
+    /// Domains that are resolved across clusters, in addition to the default one
+    #[arg(long, value_name = "DOMAIN", value_delimiter = ',')]
+    custom_domains: Vec<String>,
 }
 
 /// The addresses of clusters.
@@ -120,7 +127,8 @@ pub async fn run(cx: &CommandContext, args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-fn report_deployed(deployed: &Deployed, progress: &Progress) {
+/// Reports where the broker is and which key its file has.
+pub fn report_deployed(deployed: &Deployed, progress: &Progress) {
     let key = match deployed.psk {
         PskSource::Generated => "a new IPsec PSK",
         PskSource::Given | PskSource::Kept => "the IPsec PSK as before",
@@ -135,32 +143,17 @@ fn report_deployed(deployed: &Deployed, progress: &Progress) {
 
 impl Args {
     fn settings(self, progress: &Progress) -> Result<BrokerSettings, Failure> {
-        let networks = &self.networks;
-        let globalnet = Globalnet::validate(
-            networks.globalnet,
-            &networks.globalnet_cidr_range,
-            networks.globalnet_cluster_size,
-        )?;
-        let clusterset_ip = ClustersetIp::validate(
-            networks.enable_clusterset_ip,
-            &networks.clusterset_ip_cidr_range,
-        )?;
-        let components = component::parse(&self.components);
-        let mut components = components.map_err(insula_broker::Error::from)?;
+        let info_from = self.info_from(progress);
+        let mut settings = self.broker.settings(self.output_file)?;
         if self.ignored.service_discovery == Some(false) {
-            components.remove(component::SERVICE_DISCOVERY);
+            settings.components.remove(component::SERVICE_DISCOVERY);
         }
         Ok(BrokerSettings {
-            info_from: self.info_from(progress),
+            info_from,
             namespace: self.namespace,
-            components,
-            globalnet: Some(globalnet),
-            clusterset_ip: Some(clusterset_ip),
-            custom_domains: self.custom_domains,
             broker_url: self.broker_url,
             new_psk: self.new_psk,
-            output: self.output_file,
-            token_timeout: token::TIMEOUT,
+            ..settings
         })
     }
 
@@ -177,6 +170,60 @@ impl Args {
             usage(ErrorKind::ArgumentConflict, message);
         }
         now.clone().or_else(|| before.clone())
+    }
+}
+
+impl BrokerArgs {
+    /// Returns the settings of a deployment that writes this file.
+    pub fn settings(self, output: PathBuf) -> Result<BrokerSettings, Failure> {
+        let networks = &self.networks;
+        let globalnet = Globalnet::validate(
+            networks.globalnet,
+            &networks.globalnet_cidr_range,
+            networks.globalnet_cluster_size,
+        )?;
+        let clusterset_ip = ClustersetIp::validate(
+            networks.enable_clusterset_ip,
+            &networks.clusterset_ip_cidr_range,
+        )?;
+        let components = component::parse(&self.components);
+        Ok(BrokerSettings {
+            info_from: None,
+            namespace: None,
+            components: components.map_err(insula_broker::Error::from)?,
+            globalnet: Some(globalnet),
+            clusterset_ip: Some(clusterset_ip),
+            custom_domains: self.custom_domains,
+            broker_url: None,
+            new_psk: false,
+            output,
+            token_timeout: token::TIMEOUT,
+        })
+    }
+
+    /// Returns a flag that differs from its default, if there is one.
+    pub fn given(&self) -> Option<&'static str> {
+        let networks = &self.networks;
+        let flags = [
+            ("--components", self.components != component::ALL),
+            ("--globalnet", networks.globalnet),
+            (
+                "--globalnet-cidr-range",
+                networks.globalnet_cidr_range != GLOBALNET_RANGE,
+            ),
+            (
+                "--globalnet-cluster-size",
+                networks.globalnet_cluster_size != GLOBALNET_CLUSTER_SIZE,
+            ),
+            ("--enable-clusterset-ip", networks.enable_clusterset_ip),
+            (
+                "--clusterset-ip-cidr-range",
+                networks.clusterset_ip_cidr_range != CLUSTERSET_IP_RANGE,
+            ),
+            ("--custom-domains", !self.custom_domains.is_empty()),
+        ];
+        let given = flags.into_iter().find(|(_, is_given)| *is_given);
+        given.map(|(flag, _)| flag)
     }
 }
 
