@@ -204,6 +204,15 @@ fn r29_r30_r31_tenant_namespace_has_exactly_its_objects_and_rules() {
             "discovery.k8s.io/endpointslices/restricted".into(),
             every.to_vec(),
         ),
+        ("/resourcequotas".into(), vec!["get", "list"]),
+        (
+            "multicluster.x-k8s.io/serviceexports".into(),
+            every.to_vec(),
+        ),
+        (
+            "multicluster.x-k8s.io/serviceexports/status".into(),
+            every.to_vec(),
+        ),
         (
             "multicluster.x-k8s.io/serviceimports".into(),
             every.to_vec(),

@@ -128,7 +128,7 @@ fn r80_operator_recovers_after_an_outage_with_expired_watches() {
     }
     let cluster = Cluster::with_axon(Operator::Apart).unwrap();
     let root = cluster.root();
-    let before = Tenant::create(&cluster, "r80-before");
+    let before = Tenant::create_with(&cluster, "r80-before", "--quota count/configmaps=2000");
     // The server is restarted at the same address.
     cluster.kill_server();
     let root_again = cluster.root();

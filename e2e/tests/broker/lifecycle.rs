@@ -151,6 +151,52 @@ fn joining_again_changes_nothing_and_a_taken_id_is_refused() {
 }
 
 #[test]
+fn member_that_leaves_is_forgotten_by_the_broker() {
+    let Some(cluster) = shared() else { return };
+    let root = cluster.root();
+    let tenant = Tenant::create_with(&cluster, "leave", "--deploy-broker --globalnet");
+    let here = &tenant.namespace;
+    let (east, west) = (
+        cluster.workload("leave-east"),
+        cluster.workload("leave-west"),
+    );
+    tenant.join(&east, "east", "");
+    tenant.join(&west, "west", "");
+    let diagnosed = tenant.admin.subctl(&format!("diagnose {FILE}"));
+    assert_eq!(diagnosed.code, Some(1), "{diagnosed}");
+    assert!(
+        diagnosed
+            .out
+            .contains("joined and published nothing: east, west"),
+        "{diagnosed}"
+    );
+    let line = format!("unjoin {FILE} --yes --kubeconfig '{}'", east.kubeconfig());
+    tenant.admin.does(&line);
+    assert_eq!(east.find(&format!("/api/v1/{OPERATOR}")), None);
+    let accounts = root.names(&at(here, "serviceaccounts"));
+    assert!(
+        accounts.contains(&"cluster-west".to_owned()),
+        "{accounts:?}"
+    );
+    assert!(
+        !accounts.contains(&"cluster-east".to_owned()),
+        "{accounts:?}"
+    );
+    let map = root.get(&one(here, "configmaps", "submariner-globalnet-info"));
+    let info: Value = serde_json::from_str(map["data"]["clusterinfo"].as_str().unwrap()).unwrap();
+    assert_eq!(
+        info,
+        json!([{"cluster_id": "west", "global_cidr": ["242.1.0.0/16"]}])
+    );
+    tenant.admin.does(&line);
+    let gone = format!("unjoin {FILE} --yes --broker-only --clusterid west");
+    tenant.admin.does(&gone);
+    let diagnosed = tenant.admin.does(&format!("diagnose {FILE}"));
+    assert!(diagnosed.contains("no cluster has joined"), "{diagnosed}");
+    tenant.join(&east, "west", "");
+}
+
+#[test]
 fn eight_concurrent_joins_get_eight_ranges() {
     let Some(cluster) = shared() else { return };
     let (tenant, root) = (Tenant::create(&cluster, "eight"), cluster.root());

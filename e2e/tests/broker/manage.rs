@@ -164,6 +164,29 @@ fn r46_kubectl_delete_removes_a_tenant() {
 }
 
 #[test]
+fn kubectl_gets_and_explains_tenants_by_their_short_name() {
+    let Some(cluster) = shared() else { return };
+    let Some(program) = Kubectl::find() else {
+        return;
+    };
+    let admin = cluster.admin();
+    let tenant = Tenant::create_with(&cluster, "short", "--quota count/secrets=77");
+    let shown = admin.run(&program, "get btenant short -n axon-operator -o name");
+    assert_eq!(shown.succeeds(), "tenant.submariner.io/short\n");
+    let explained = admin.run(&program, "explain btenant.spec.quota").succeeds();
+    assert!(
+        explained.contains("The number of objects that the tenant's namespace may have"),
+        "{explained}"
+    );
+    let line = format!(
+        "get resourcequota submariner-broker -n {} -o jsonpath={{.spec.hard.count/secrets}}",
+        tenant.namespace
+    );
+    assert_eq!(admin.run(&program, &line).succeeds(), "77");
+    admin.does("delete tenant short");
+}
+
+#[test]
 fn r47_token_of_a_deleted_tenant_is_invalid_even_if_its_id_is_reused() {
     let Some(cluster) = shared() else { return };
     let admin = cluster.admin();
