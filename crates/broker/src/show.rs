@@ -278,7 +278,7 @@ mod tests {
                 .map(|line| line.split("  ").last().unwrap().trim().to_owned())
                 .collect()
         };
-        assert_eq!(last(&[plain.clone()]), ["DEFAULT DOMAINS", "0"]);
+        assert_eq!(last(std::slice::from_ref(&plain)), ["DEFAULT DOMAINS", "0"]);
         assert_eq!(last(&[plain, inside]), ["SPACE", "0", "s"]);
     }
 
