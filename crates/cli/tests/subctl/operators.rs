@@ -60,7 +60,7 @@ fn in_process_operator_has_only_granted_permissions() {
     assert_eq!(output.status.code(), Some(1));
     let message = stderr(&output);
     assert!(
-        message.contains("error: tenant b could not be provisioned: "),
+        message.contains("error: the operator may not create spaces: "),
         "{message}"
     );
     assert_eq!(scene.stop(), Some(0), "it ends on a stop signal");
