@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use insula_broker::names::QUOTA;
+use insula_broker::names::{AXON, CLUSTER, QUOTA};
 use insula_broker::quota::{DEFAULTS, effective};
 use insula_broker::tenant::{Phase, TenantSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, ResourceQuota};
+use k8s_openapi::api::rbac::v1::{ClusterRole, Role};
 use kube::Api;
 use kube::api::{
-    ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
+    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
+    PostParams,
 };
 use serde_json::json;
 
-use crate::world::{World, eventually, named, namespace, put};
+use crate::world::{World, eventually, named, namespace, put, ready};
 
 /// The amounts of a tenant's quota, as text.
 async fn hard(world: &World, id: &str) -> anyhow::Result<BTreeMap<String, String>> {
@@ -113,4 +115,36 @@ async fn tenant_administrator_manages_service_exports() -> anyhow::Result<()> {
         .await?;
     exports.delete("s", &Default::default()).await?;
     Ok(())
+}
+
+#[tokio::test]
+async fn operator_with_an_earlier_role_repairs_and_removes_tenants() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let running = world.start();
+    world.create("acme").await?;
+    world.phase("acme", Phase::Provisioned).await?;
+    running.stop().await?;
+    let roles: Api<ClusterRole> = Api::all(world.admin.clone());
+    let mut earlier = roles.get(AXON).await?;
+    let rules = earlier.rules.get_or_insert_default();
+    let quotas = Some(vec!["resourcequotas".to_owned()]);
+    rules.retain(|rule| rule.resources != quotas);
+    roles
+        .replace(AXON, &PostParams::default(), &earlier)
+        .await?;
+    let tenant_roles: Api<Role> = world.inside("acme");
+    tenant_roles
+        .delete(CLUSTER, &DeleteParams::default())
+        .await?;
+    let _running = world.start();
+    eventually(async || Ok(tenant_roles.get_opt(CLUSTER).await?)).await?;
+    let tenant = world.phase("acme", Phase::Failed).await?;
+    let (_, reason, message) = ready(&tenant).unwrap();
+    assert_eq!(reason, "Forbidden");
+    assert!(
+        message.contains("create resource quota submariner-broker"),
+        "{message}"
+    );
+    world.delete("acme").await?;
+    world.gone("acme").await
 }
