@@ -2,6 +2,7 @@
 
 mod cluster;
 pub(crate) mod condition;
+mod context;
 pub(crate) mod credentials;
 mod intervals;
 mod machine;

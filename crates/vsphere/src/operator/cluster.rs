@@ -24,8 +24,8 @@ use tracing::{debug, info};
 
 use self::conclude::{Domains, Observed, VCenter, conclude};
 use super::condition::VCENTER;
+use super::context::Reconciliation;
 use super::credentials::{self, ACCOUNT, IDENTITY, Scope, cluster_hold};
-use super::provider::Reconciliation;
 use crate::kinds::{VSphereCluster, VSphereDeploymentZone};
 use crate::names::CLUSTER_FINALIZER;
 use crate::vcenter;

@@ -13,7 +13,7 @@ use insula_operator::provider::{Bounds, named_reference, parse_endpoint};
 use kube::ResourceExt;
 use serde_json::Value;
 
-use super::provider::Reconciliation;
+use super::context::Reconciliation;
 use crate::kinds::{
     AllowedServer, VSphereCluster, VSphereDeploymentZone, VSphereIdentityReference,
     VirtualMachineSpec,

@@ -21,8 +21,8 @@ use tracing::info;
 use self::conclude::StatusWriter;
 use self::desired::{Inputs, Zone, changes, is_owned};
 use super::condition::reason;
+use super::context::Reconciliation;
 use super::credentials::endpoint;
-use super::provider::Reconciliation;
 use super::vm::bios_uuid;
 use crate::kinds::{
     VSphereCluster, VSphereDeploymentZone, VSphereFailureDomain, VSphereMachine, VSphereVM,

@@ -4,13 +4,13 @@ use insula_capi::{Cluster, Machine, owner};
 use insula_identity::shape::Shape;
 use insula_operator::key::GroupKind;
 use insula_operator::provider::{
-    self, IdentityKind, IdentityUser, Members, Names, Provider, SessionLiveness, WatchedKind,
+    IdentityKind, IdentityUser, Members, Names, Provider, WatchedKind,
 };
 use insula_operator::retry::Outcome;
 use kube::api::ApiResource;
 
+use super::context::{Reconciliation, VSphere};
 use super::credentials::{self, ACCOUNT, IDENTITY};
-use super::intervals::Intervals;
 use super::{cluster, machine, vm, zone};
 use crate::kinds::{
     VSphereCluster, VSphereClusterIdentity, VSphereDeploymentZone, VSphereFailureDomain,
@@ -18,17 +18,6 @@ use crate::kinds::{
 };
 use crate::names::{IDENTITY_FINALIZER, NAMES};
 use crate::vcenter::VCenters;
-
-/// The state of the provider.
-pub(super) struct VSphere {
-    /// When each session was last checked for a cluster.
-    pub liveness: SessionLiveness,
-    /// How often states are polled that are not watched.
-    pub intervals: Intervals,
-}
-
-/// The reconciliation of one object.
-pub(super) type Reconciliation<'a> = provider::Reconciliation<'a, VSphere>;
 
 /// The kind of identities.
 pub(crate) const IDENTITIES: IdentityKind = IdentityKind {

@@ -13,8 +13,8 @@ use insula_operator::provider::{self, SessionLiveness, StaticCredentials};
 use kube::Client;
 use tokio::sync::watch;
 
+use super::context::VSphere;
 use super::intervals::Intervals;
-use super::provider::VSphere;
 use crate::names;
 use crate::vcenter::VCenters;
 

@@ -19,8 +19,8 @@ use kube::Api;
 use tracing::debug;
 
 use self::conclude::{Missing, Observation, conclude};
+use super::context::Reconciliation;
 use super::credentials::{self, Scope};
-use super::provider::Reconciliation;
 use crate::kinds::{VSphereDeploymentZone, VSphereFailureDomain};
 use crate::vcenter;
 
