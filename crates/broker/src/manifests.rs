@@ -1,5 +1,6 @@
 //! Kubernetes objects as data.
 
+use insula_operator::manifests::{self, Operator};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{
@@ -7,15 +8,13 @@ use k8s_openapi::api::rbac::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::names::AXON;
 
 /// The label of the operator's own objects. Objects that the operator creates have another
 /// one.
 const APP_LABEL: (&str, &str) = ("app.kubernetes.io/name", AXON);
-/// The port of the operator's health endpoints.
-const HEALTH_PORT: u16 = 8080;
 
 /// Encodes objects as one document for `kubectl apply -f`, in order.
 ///
@@ -101,54 +100,23 @@ pub(crate) fn account_subject(name: &str, namespace: &str) -> Subject {
     }
 }
 
-/// Builds the operator's Deployment. The lease ensures that only one instance works, also
-/// during a rollout.
+/// Builds the operator's Deployment.
 pub(crate) fn deployment(image: &str) -> Deployment {
-    let labels = json!({ APP_LABEL.0: APP_LABEL.1 });
-    let object = json!({
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": AXON, "namespace": AXON, "labels": labels},
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {
-                    "serviceAccountName": AXON,
-                    "securityContext": {
-                        "runAsNonRoot": true,
-                        "seccompProfile": {"type": "RuntimeDefault"},
-                    },
-                    "containers": [container(image)],
-                },
-            },
-        },
+    let operator = Operator {
+        app: AXON,
+        namespace: AXON,
+        account: AXON,
+        role: AXON,
+    };
+    let object = operator.deployment(&manifests::Deployment {
+        name: AXON,
+        image,
+        arguments: vec!["operator".to_owned(), "broker".to_owned()],
+        container: "operator",
+        requests: ("20m", "64Mi"),
+        mounted_secrets: &[],
     });
     serde_json::from_value(object).expect("it is the program's own, and a test reads it")
-}
-
-fn container(image: &str) -> Value {
-    let probe = |path: &str| json!({"httpGet": {"path": path, "port": "health"}});
-    json!({
-        "name": "operator",
-        "image": image,
-        "args": [
-            "operator", "broker", "--leader-elect", "--health-addr", format!("0.0.0.0:{HEALTH_PORT}"),
-        ],
-        "ports": [{"name": "health", "containerPort": HEALTH_PORT}],
-        "livenessProbe": probe("/livez"),
-        "readinessProbe": probe("/readyz"),
-        "securityContext": {
-            "allowPrivilegeEscalation": false,
-            "readOnlyRootFilesystem": true,
-            "capabilities": {"drop": ["ALL"]},
-        },
-        "resources": {
-            "requests": {"cpu": "20m", "memory": "64Mi"},
-            "limits": {"memory": "256Mi"},
-        },
-    })
 }
 
 fn reference(kind: &str, name: &str) -> RoleRef {

@@ -5,6 +5,7 @@
 //! contain those of the administrators it creates; neither needs `escalate` or `bind`. The
 //! tests below check this.
 
+use insula_operator::roles::{CORE, RBAC, READ, events, leader_election, rule};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
 use crate::names::ADMIN;
@@ -13,13 +14,10 @@ const ALL_VERBS: &[&str] = &[
     "create", "get", "list", "watch", "patch", "update", "delete",
 ];
 const WITHOUT_PATCH: &[&str] = &["create", "get", "list", "watch", "update", "delete"];
-const READ: &[&str] = &["get", "list", "watch"];
 
 const SUBMARINER: &str = "submariner.io";
 const MULTICLUSTER: &str = "multicluster.x-k8s.io";
 const DISCOVERY: &str = "discovery.k8s.io";
-const RBAC: &str = "rbac.authorization.k8s.io";
-const CORE: &str = "";
 
 /// The rules of a classic broker's administrator, as in Submariner: it does not create the
 /// Broker.
@@ -146,7 +144,7 @@ pub fn operator() -> Vec<PolicyRule> {
 
 /// The rules of the operator in its own namespace.
 pub fn operator_in_own_namespace() -> Vec<PolicyRule> {
-    vec![
+    let mut rules = vec![
         rule(
             SUBMARINER,
             &["tenants"],
@@ -157,14 +155,10 @@ pub fn operator_in_own_namespace() -> Vec<PolicyRule> {
             &["tenants/status", "tenants/finalizers"],
             &["get", "update", "patch"],
         ),
-        rule(
-            "coordination.k8s.io",
-            &["leases"],
-            &["get", "create", "update"],
-        ),
-        rule(CORE, &["events"], &["create", "patch"]),
-        rule("events.k8s.io", &["events"], &["create", "patch"]),
-    ]
+        leader_election(),
+    ];
+    rules.extend(events());
+    rules
 }
 
 /// The rules of the operator for creating spaces: on Insula only, and only on request.
@@ -208,57 +202,11 @@ pub fn axon_admin_in_tenant(token_secret: &str) -> Vec<PolicyRule> {
     ]
 }
 
-fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
-    let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
-    PolicyRule {
-        api_groups: Some(vec![group.to_owned()]),
-        resources: Some(owned(resources)),
-        verbs: owned(verbs),
-        ..PolicyRule::default()
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use insula_operator::roles::{escalations, lacking, rights};
 
     use super::*;
-
-    /// A permission: group, resource, resource name or any, verb.
-    type Right = (String, String, Option<String>, String);
-
-    fn rights(rules: &[PolicyRule]) -> BTreeSet<Right> {
-        let mut rights = BTreeSet::new();
-        for rule in rules {
-            let names: Vec<Option<String>> = match &rule.resource_names {
-                Some(names) => names.iter().cloned().map(Some).collect(),
-                None => vec![None],
-            };
-            for group in rule.api_groups.iter().flatten() {
-                for resource in rule.resources.iter().flatten() {
-                    for (verb, name) in rule
-                        .verbs
-                        .iter()
-                        .flat_map(|verb| names.iter().map(move |name| (verb, name)))
-                    {
-                        let right = (group.clone(), resource.clone(), name.clone(), verb.clone());
-                        rights.insert(right);
-                    }
-                }
-            }
-        }
-        rights
-    }
-
-    fn covers(holder: &[PolicyRule], granted: &[PolicyRule]) -> Vec<Right> {
-        let held = rights(holder);
-        let lacking = rights(granted).into_iter().filter(|right| {
-            let (group, resource, _, verb) = right;
-            let any = (group.clone(), resource.clone(), None, verb.clone());
-            !held.contains(right) && !held.contains(&any)
-        });
-        lacking.collect()
-    }
 
     #[test]
     fn granted_rules_are_held_by_the_grantor() {
@@ -273,7 +221,7 @@ mod tests {
             (operator(), cluster()),
             (operator(), axon_admin_in_tenant("t")),
         ] {
-            assert_eq!(covers(&holder, &granted), []);
+            assert_eq!(lacking(&holder, &granted), []);
         }
     }
 
@@ -286,14 +234,14 @@ mod tests {
             for resource in ["serviceexports", "serviceexports/status"] {
                 let rights = rights(&rules).into_iter();
                 let verbs: Vec<_> = rights
-                    .filter(|(group, of, ..)| group == MULTICLUSTER && of == resource)
-                    .map(|(.., verb)| verb)
+                    .filter(|right| right.group == MULTICLUSTER && right.resource == resource)
+                    .map(|right| right.verb)
                     .collect();
                 assert_eq!(verbs, all, "{resource}");
             }
         }
         let cluster = rights(&cluster()).into_iter();
-        let exports = cluster.filter(|(_, of, ..)| of.starts_with("serviceexports"));
+        let exports = cluster.filter(|right| right.resource.starts_with("serviceexports"));
         assert_eq!(exports.count(), 0, "as in Submariner");
     }
 
@@ -309,9 +257,8 @@ mod tests {
             axon_admin(),
             axon_admin_in_tenant("t"),
         ];
-        for (group, resource, _, verb) in all.iter().flat_map(|rules| rights(rules)) {
-            assert!(!["escalate", "bind", "impersonate", "*"].contains(&verb.as_str()));
-            assert!(group != "*" && resource != "*");
+        for rules in all {
+            assert_eq!(escalations(&rules), []);
         }
     }
 
@@ -323,10 +270,11 @@ mod tests {
             "clusterroles",
             "pods",
         ];
-        for (_, resource, name, verb) in rights(&tenant_admin("n")) {
-            assert!(!beyond.contains(&resource.as_str()), "{resource}");
-            if resource == "namespaces" {
-                assert_eq!((name.as_deref(), verb.as_str()), (Some("n"), "get"));
+        for right in rights(&tenant_admin("n")) {
+            assert!(!beyond.contains(&right.resource.as_str()), "{right:?}");
+            if right.resource == "namespaces" {
+                let (name, verb) = (right.name.as_deref(), right.verb.as_str());
+                assert_eq!((name, verb), (Some("n"), "get"));
             }
         }
     }
