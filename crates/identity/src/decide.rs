@@ -315,7 +315,7 @@ fn from_secret(
         endpoint,
         trust: wanted,
     };
-    granted.within(&bound, content)
+    granted.within(question, &bound, content)
 }
 
 /// Checks first whether the object may use the identity, which reveals nothing to others.
@@ -364,6 +364,11 @@ fn from_identity(
         bound => bound.clone(),
     };
     let (endpoint, _) = target(question, &origin, &content)?;
+    // A tenant's administrator writes the identities of its space, with any servers.
+    let is_tenants = question.tenant.is_some() && !lent;
+    if is_tenants && question.own_bound.admits(&endpoint).is_none() {
+        return Err(origin.may_not_leave_to(&endpoint));
+    }
     let source = Source::Identity {
         name: name.to_owned(),
         uid: identity.uid.clone(),
@@ -374,9 +379,9 @@ fn from_identity(
         level,
         source,
         endpoint,
-        trust: shared_trust(&content),
+        trust: shared_trust(question, &content),
     };
-    granted.within(&bound, content)
+    granted.within(question, &bound, content)
 }
 
 /// Returns the identity of that name which the operator's own space lends to the tenant. A
@@ -394,6 +399,8 @@ fn lent_identity<'a>(
     let lendable = found
         .as_ref()
         .and_then(|identity| Some((identity, identity.allowed_tenants.as_ref()?)));
+    // Without a selector it is lent to no tenant: a misspelled one must not lend it to all.
+    let lendable = lendable.filter(|(_, allowed)| allowed.selector.is_some());
     let (identity, allowed) = lendable.ok_or_else(|| origin.is_no_identity())?;
     if allowed.check().is_ok() && allowed.allows_all() {
         return Ok(identity);
@@ -454,9 +461,9 @@ fn from_operator(question: &Question, known: &Known) -> Result<Credential, Halt>
         level: Level::Operator,
         source: Source::Operator,
         endpoint,
-        trust: shared_trust(&content),
+        trust: shared_trust(question, &content),
     };
-    granted.within(bound, content)
+    granted.within(question, bound, content)
 }
 
 fn secret<'a>(
@@ -513,10 +520,13 @@ fn target(
 }
 
 /// Returns the certificates that are accepted for a shared credential whose bound names none: a
-/// user of the credential does not decide which server may receive it.
-fn shared_trust(content: &Content) -> Trust {
-    let carried = content.carried.as_ref();
-    carried.map_or(Trust::Verified, |carried| carried.trust.clone())
+/// user of the credential does not decide which server may receive it. Those that the credential
+/// carries are for the server that it carries.
+fn shared_trust(question: &Question, content: &Content) -> Trust {
+    match (&question.target, &content.carried) {
+        (Target::Carried, Some(carried)) => carried.trust.clone(),
+        _ => Trust::Verified,
+    }
 }
 
 /// A credential whose bound is not checked yet.
@@ -529,9 +539,20 @@ struct Granted<'a> {
 }
 
 impl Granted<'_> {
-    /// Grants the credential if its bound admits the endpoint. Certificates that the bound names
-    /// take precedence.
-    fn within(self, bound: &AllowedEndpoints, content: Content) -> Result<Credential, Halt> {
+    /// Grants the credential if its level is allowed and its bound admits the endpoint.
+    /// Certificates that the bound names take precedence.
+    fn within(
+        self,
+        question: &Question,
+        bound: &AllowedEndpoints,
+        content: Content,
+    ) -> Result<Credential, Halt> {
+        if self.level > question.floor {
+            return Err(refusal::below_floor(question));
+        }
+        let carried = content
+            .carried
+            .filter(|_| question.target == Target::Carried);
         let Some(named) = bound.admits(&self.endpoint) else {
             return Err(self.origin.may_not_go_to(&self.endpoint));
         };
@@ -543,7 +564,7 @@ impl Granted<'_> {
             endpoint: self.endpoint,
             trust: named.cloned().unwrap_or(self.trust),
             has_owners_trust: named.is_some(),
-            scope: content.carried.and_then(|carried| carried.scope),
+            scope: carried.and_then(|carried| carried.scope),
         })
     }
 }

@@ -91,6 +91,8 @@ pub struct Names {
     pub lease: &'static str,
     /// Label that assigns an object to one of several operators.
     pub watch_label: &'static str,
+    /// Annotation of objects that must not be reconciled.
+    pub pause_annotation: &'static str,
     /// Label with the name of the group that an object belongs to, such as its cluster.
     pub member_label: &'static str,
     /// Group and version of the kinds that hold Secrets, as in owner references.

@@ -90,40 +90,33 @@ impl Inspect for VSphere {
 async fn cluster(objects: &Objects<'_>, name: &str) -> Result<Asked, Error> {
     let cluster: VSphereCluster = objects.read(name).await?;
     let question = cluster_question(SCOPE, objects.namespace, &cluster);
-    Ok(Asked {
-        object: objects.text::<VSphereCluster>(name),
-        question,
-        conditions: cluster.status.unwrap_or_default().conditions,
-    })
+    let conditions = cluster.status.clone().unwrap_or_default().conditions;
+    let text = objects.text::<VSphereCluster>(name);
+    Ok(Asked::new(text, &cluster, question, conditions))
 }
 
 async fn machine(objects: &Objects<'_>, name: &str) -> Result<Asked, Error> {
     let machine: VSphereMachine = objects.read(name).await?;
     let question = member_question(objects, &machine, &machine.spec.machine).await?;
-    Ok(Asked {
-        object: objects.text::<VSphereMachine>(name),
-        question,
-        conditions: machine.status.unwrap_or_default().conditions,
-    })
+    let conditions = machine.status.clone().unwrap_or_default().conditions;
+    let text = objects.text::<VSphereMachine>(name);
+    Ok(Asked::new(text, &machine, question, conditions))
 }
 
 async fn vm(objects: &Objects<'_>, name: &str) -> Result<Asked, Error> {
     let vm: VSphereVM = objects.read(name).await?;
     let question = member_question(objects, &vm, &vm.spec.machine).await?;
-    Ok(Asked {
-        object: objects.text::<VSphereVM>(name),
-        question,
-        conditions: vm.status.unwrap_or_default().conditions,
-    })
+    let conditions = vm.status.clone().unwrap_or_default().conditions;
+    let text = objects.text::<VSphereVM>(name);
+    Ok(Asked::new(text, &vm, question, conditions))
 }
 
 async fn zone(objects: &Objects<'_>, name: &str) -> Result<Asked, Error> {
     let zone: VSphereDeploymentZone = objects.read_cluster_scoped(name).await?;
-    Ok(Asked {
-        object: format!("VSphereDeploymentZone {name}"),
-        question: zone_question(SCOPE, &zone),
-        conditions: zone.status.unwrap_or_default().conditions,
-    })
+    let question = zone_question(SCOPE, &zone);
+    let conditions = zone.status.clone().unwrap_or_default().conditions;
+    let text = format!("VSphereDeploymentZone {name}");
+    Ok(Asked::new(text, &zone, question, conditions))
 }
 
 /// Returns the question for a machine or virtual machine, which gets its cluster's credential.

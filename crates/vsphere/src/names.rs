@@ -38,6 +38,7 @@ pub(crate) const NAMES: Names = Names {
     controller: "infrastructure.cluster.x-k8s.io/capv-manager",
     lease: LEASE,
     watch_label: WATCH_LABEL,
+    pause_annotation: PAUSED,
     member_label: CLUSTER_LABEL,
     api_version: API_VERSION,
     claimant_kinds: &["VSphereCluster", "VSphereClusterIdentity"],

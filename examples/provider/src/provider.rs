@@ -43,6 +43,7 @@ impl Provider for Dns {
         controller: "dns.example.com/operator",
         lease: "dns-operator",
         watch_label: "dns.example.com/watch-filter",
+        pause_annotation: "dns.example.com/paused",
         member_label: "dns.example.com/zone",
         api_version: "dns.example.com/v1",
         claimant_kinds: &["DnsAccount"],

@@ -59,7 +59,11 @@ pub async fn run(client: &Client, args: Args) -> Result<(), Failure> {
             format!("{value:#}\n")
         }
         Format::Yaml => output::yaml(&found)?,
-        Format::Name => found.users.iter().map(named).collect(),
+        // The names of tenants' objects would be those of other objects here.
+        Format::Name => {
+            let here = found.users.iter().filter(|user| user.tenant.is_none());
+            here.map(named).collect()
+        }
     })
 }
 

@@ -6,6 +6,7 @@ use crate::allowed::InvalidSelector;
 use crate::claim::Owner;
 use crate::endpoint::{Endpoint, InvalidEndpoint};
 use crate::reason::Reason;
+use crate::reference::Level;
 use crate::shape::InvalidContent;
 
 /// The origin of the refused credential.
@@ -175,16 +176,16 @@ pub(super) fn no_reference(question: &Question) -> Halt {
     refuse(Reason::NoCredentials, message, hint)
 }
 
-/// Refuses the operator's credentials to an object that used a credential of its own before.
+/// Refuses a wider credential to an object that used a narrower one before.
 pub(super) fn below_floor(question: &Question) -> Halt {
-    let (message, hint) = match &question.references.namespace {
-        Some(name) => (
+    let (message, hint) = match (&question.references.namespace, question.floor) {
+        (Some(name), Level::Namespace) => (
             format!("the Secret {name}, which it used before, does not exist"),
             "create it again; the operator's own account is not used instead",
         ),
-        None => (
+        _ => (
             "the credential that it used before is not referenced any more".to_owned(),
-            "reference it again; the operator's own account is not used instead",
+            "reference it again; no wider one is used instead",
         ),
     };
     refuse(Reason::SecretNotAvailable, message, hint)

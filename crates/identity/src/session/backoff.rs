@@ -24,7 +24,8 @@ pub(super) enum Scope {
     /// One key: the server responds to others, or without a session.
     Key(Arc<Key>),
     /// A refused credential of a space. Neither trust nor source are part of the scope: a
-    /// requester must not be able to lock an account by varying them.
+    /// requester must not be able to lock an account by varying them. For the same reason, the
+    /// space is that of the account's owner, however many tenants it is lent to.
     Account(Option<Arc<str>>, Endpoint, Fingerprint),
     /// A source of refused credentials.
     Source(Option<Arc<str>>, Endpoint, Source),
@@ -49,13 +50,13 @@ pub(super) struct Backoffs {
 impl Scope {
     /// Returns all scopes of a key; the last two concern logins only.
     fn all(key: &Arc<Key>) -> [Self; 5] {
-        let (space, endpoint) = (|| key.space.clone(), || key.endpoint.clone());
+        let (owner, endpoint) = (|| owning_space(key), || key.endpoint.clone());
         [
             Self::Endpoint(endpoint()),
             Self::Certificate(endpoint(), key.trust.clone()),
             Self::Key(Arc::clone(key)),
-            Self::Account(space(), endpoint(), key.fingerprint.clone()),
-            Self::Source(space(), endpoint(), key.source.clone()),
+            Self::Account(owner(), endpoint(), key.fingerprint.clone()),
+            Self::Source(owner(), endpoint(), key.source.clone()),
         ]
     }
 
@@ -65,6 +66,14 @@ impl Scope {
             Self::Source(..) => MAX_REFUSALS,
             _ => 1,
         }
+    }
+}
+
+/// Returns the space that owns the credential of a key; none for the operator's own.
+fn owning_space(key: &Key) -> Option<Arc<str>> {
+    match key.source {
+        Source::Identity { lent: true, .. } | Source::Operator => None,
+        Source::Identity { .. } | Source::Secret { .. } => key.space.clone(),
     }
 }
 

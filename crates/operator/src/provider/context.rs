@@ -116,9 +116,17 @@ impl<P: Provider> Context<P> {
 
     /// Replaces the dependencies of an object by exactly these. Identities count the objects that
     /// use them, and are triggered when that changes.
-    pub(super) fn set_dependencies(&self, key: &Key, depends: BTreeSet<Dependency>) {
+    pub(super) fn set_dependencies(
+        &self,
+        key: &Key,
+        depends: BTreeSet<Dependency>,
+        borrowed: Option<Key>,
+    ) {
         let asker = key.text();
-        let now = self.identities_among(key, &depends);
+        let mut now = self.identities_among(key, &depends);
+        if self.is_user(key) {
+            now.extend(borrowed);
+        }
         self.depends.set(&asker, depends);
         let mut identities_in_use = self.identities_in_use();
         let before = match now.is_empty() {
@@ -131,28 +139,39 @@ impl<P: Provider> Context<P> {
         }
     }
 
-    /// Returns the identities among the dependencies of an object that counts as a user.
+    /// Returns whether an object counts as a user of identities.
+    fn is_user(&self, key: &Key) -> bool {
+        let mut users = P::IDENTITIES.iter().flat_map(|identities| identities.users);
+        users.any(|user| user.kind == key.kind.kind && (user.resource)().group == key.kind.group)
+    }
+
+    /// Returns the identities of its own space among the dependencies of a user. Those of the
+    /// operator's space count only if they are granted: a tenant could trigger them otherwise by
+    /// naming them.
     fn identities_among(&self, key: &Key, depends: &BTreeSet<Dependency>) -> BTreeSet<Key> {
-        let Some(identities) = P::IDENTITIES else {
+        let Some(identities) = P::IDENTITIES.filter(|_| self.is_user(key)) else {
             return BTreeSet::new();
         };
-        let is_user = |user: &super::IdentityUser| {
-            user.kind == key.kind.kind && (user.resource)().group == key.kind.group
-        };
-        if !identities.users.iter().any(is_user) {
-            return BTreeSet::new();
-        }
         let kind = GroupKind::of_resource(&(identities.resource)());
         let used = depends.iter().filter_map(|on| match on {
-            Dependency::Object(object) if object.kind == kind => Some(object.clone()),
+            Dependency::Object(object) if object.kind == kind && object.space == key.space => {
+                Some(object.clone())
+            }
             _ => None,
         });
         used.collect()
     }
 
+    /// Returns whether an object was last found to borrow an identity.
+    pub(super) fn borrows(&self, key: &Key, identity: &Key) -> bool {
+        let in_use = self.identities_in_use();
+        let of_object = in_use.get(&key.text());
+        of_object.is_some_and(|identities| identities.contains(identity))
+    }
+
     /// Forgets an object that no longer exists or belongs to another operator.
     pub(super) fn forget(&self, key: &Key) {
-        self.set_dependencies(key, BTreeSet::new());
+        self.set_dependencies(key, BTreeSet::new(), None);
         self.sessions.release(&key.text());
     }
 

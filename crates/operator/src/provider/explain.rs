@@ -20,6 +20,7 @@ use kube::api::DynamicObject;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
+use super::triggers::space_of_path;
 use super::{IdentityKind, Names, as_identity, as_secret};
 use crate::condition::find;
 use crate::read::get_named;
@@ -82,6 +83,28 @@ pub struct Asked {
     pub question: Result<Question, Refusal>,
     /// The conditions of the object.
     pub conditions: Vec<Condition>,
+    generation: Option<i64>,
+    tenant: Option<String>,
+}
+
+impl Asked {
+    /// Returns the question about an object with these conditions.
+    pub fn new(
+        text: String,
+        object: &impl Resource,
+        question: Result<Question, Refusal>,
+        conditions: Vec<Condition>,
+    ) -> Self {
+        let metadata = object.meta();
+        let space = metadata.self_link.as_deref().and_then(space_of_path);
+        Self {
+            object: text,
+            question,
+            conditions,
+            generation: metadata.generation,
+            tenant: space.map(|space| space.to_string()),
+        }
+    }
 }
 
 /// The objects that the caller may read: those of a namespace, and cluster-scoped ones.
@@ -140,6 +163,7 @@ pub struct CredentialReport {
     pub assumptions: Vec<String>,
     /// The operator's last condition in the object's status.
     pub operator_condition: Option<Condition>,
+    generation: Option<i64>,
     reasons: fn(Reason) -> &'static str,
 }
 
@@ -194,11 +218,18 @@ impl CredentialReport {
             return Verdict::Granted;
         }
         match &self.operator_condition {
-            Some(condition) if self.is_refusal(condition) => Verdict::Refused,
-            // All other reasons are about a server that a credential was sent to.
-            Some(_) => Verdict::Granted,
-            None => verdict,
+            Some(condition) if !self.is_current(condition) => verdict,
+            Some(condition) if condition.status == "True" => Verdict::Granted,
+            Some(condition) if self.has_reason(condition, &REFUSALS) => Verdict::Refused,
+            Some(condition) if self.has_reason(condition, &SENT) => Verdict::Granted,
+            Some(_) | None => verdict,
         }
+    }
+
+    /// Returns whether a condition is about the object as it is now.
+    fn is_current(&self, condition: &Condition) -> bool {
+        let observed = condition.observed_generation;
+        observed.is_none() || observed == self.generation
     }
 
     /// Returns whether the object gets a credential, as far as is known.
@@ -206,21 +237,31 @@ impl CredentialReport {
         self.verdict() == Verdict::Granted
     }
 
-    /// Returns whether a condition says that the object gets no credential.
-    fn is_refusal(&self, condition: &Condition) -> bool {
-        let refusals = [
-            Reason::IdentityNotFound,
-            Reason::IdentityNotReady,
-            Reason::NamespaceNotAllowed,
-            Reason::SecretNotAvailable,
-            Reason::SecretInUse,
-            Reason::EndpointNotAllowed,
-            Reason::NoCredentials,
-        ];
+    /// Returns whether a condition is false for one of these reasons.
+    fn has_reason(&self, condition: &Condition, reasons: &[Reason]) -> bool {
         let is = |reason: &Reason| (self.reasons)(*reason) == condition.reason;
-        condition.status == "False" && refusals.iter().any(is)
+        condition.status == "False" && reasons.iter().any(is)
     }
 }
+
+/// Reasons for which an object gets no credential.
+const REFUSALS: [Reason; 7] = [
+    Reason::IdentityNotFound,
+    Reason::IdentityNotReady,
+    Reason::NamespaceNotAllowed,
+    Reason::SecretNotAvailable,
+    Reason::SecretInUse,
+    Reason::EndpointNotAllowed,
+    Reason::NoCredentials,
+];
+
+/// Reasons that are about a server to which a credential was sent, or would have been.
+const SENT: [Reason; 4] = [
+    Reason::CertificateNotTrusted,
+    Reason::Unreachable,
+    Reason::Forbidden,
+    Reason::NotServed,
+];
 
 impl fmt::Display for CredentialReport {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -295,10 +336,14 @@ pub async fn report(
         decision,
         assumptions,
         operator_condition,
+        generation: asked.generation,
         reasons: provider.reasons(),
     };
     let question = match asked.question {
-        Ok(question) => question,
+        Ok(question) => Question {
+            tenant: asked.tenant,
+            ..question
+        },
         Err(refusal) => return Ok(report(Decision::Refused(refusal), Vec::new())),
     };
     let reader = FactReader {
@@ -508,4 +553,47 @@ fn allowed_read<K>(
 
 fn is_forbidden(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 403)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::jiff::Timestamp;
+
+    use super::*;
+    use crate::condition::seconds;
+
+    #[test]
+    fn unknown_credential_is_reported_as_the_operator_knows_it() {
+        let (unknown, refused) = (Verdict::Unknown, Verdict::Refused);
+        for (status, reason, observed, expected) in [
+            ("True", "Available", Some(2), Verdict::Granted),
+            ("True", "Available", None, Verdict::Granted),
+            ("True", "Available", Some(1), unknown),
+            ("False", "IdentityNotFound", Some(2), refused),
+            ("False", "IdentityNotFound", Some(1), unknown),
+            ("False", "SecretInUse", Some(2), refused),
+            ("False", "Unreachable", Some(2), Verdict::Granted),
+            ("False", "InvalidCredentials", Some(2), unknown),
+            ("False", "Deleting", Some(2), unknown),
+            ("False", "ServerUnavailable", Some(2), unknown),
+            ("False", "OwnerMismatch", Some(2), unknown),
+        ] {
+            let report = CredentialReport {
+                object: "Cloud a/b".to_owned(),
+                decision: Decision::Unknown("you may not read it".to_owned()),
+                assumptions: Vec::new(),
+                operator_condition: Some(Condition {
+                    type_: "Available".to_owned(),
+                    status: status.to_owned(),
+                    reason: reason.to_owned(),
+                    message: String::new(),
+                    observed_generation: observed,
+                    last_transition_time: seconds(Timestamp::UNIX_EPOCH),
+                }),
+                generation: Some(2),
+                reasons: Reason::as_str,
+            };
+            assert_eq!(report.verdict(), expected, "{status} {reason} {observed:?}");
+        }
+    }
 }

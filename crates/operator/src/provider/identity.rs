@@ -24,9 +24,6 @@ use crate::retry::Outcome;
 pub use status::IdentityStatus;
 pub(super) use status::{AVAILABLE, status_of};
 
-/// Annotation of objects that must not be reconciled.
-const PAUSED: &str = "cluster.x-k8s.io/paused";
-
 /// How many failures are retried before a condition reports them.
 const MAX_UNREPORTED_FAILURES: u32 = 2;
 
@@ -60,7 +57,10 @@ pub(super) async fn reconcile<P: Provider>(
         resource,
         identities,
     };
-    if identity.annotations().contains_key(PAUSED) {
+    if identity
+        .annotations()
+        .contains_key(P::NAMES.pause_annotation)
+    {
         return reconciler.pause(&identity).await;
     }
     match identity.metadata.deletion_timestamp {
@@ -78,7 +78,8 @@ struct Reconciler<'a, P: Provider> {
 
 impl<P: Provider> Reconciler<'_, P> {
     async fn pause(&self, identity: &DynamicObject) -> Result<Outcome, kube::Error> {
-        let message = format!("{} has the {PAUSED} annotation", self.kind.kind);
+        let (kind, annotation) = (self.kind.kind, P::NAMES.pause_annotation);
+        let message = format!("{kind} has the {annotation} annotation");
         let mut status = status_of(identity);
         let paused = NewCondition {
             kind: "Paused",
@@ -106,8 +107,10 @@ impl<P: Provider> Reconciler<'_, P> {
             Err(error) if self.of.failures < MAX_UNREPORTED_FAILURES => return Err(error),
             Err(error) => State::HoldFailed(error.to_string()),
         };
+        // Counting users may take long or fail, which must not delay the report about the Secret.
+        let identity = self.write_status(identity, &state, None).await?;
         let users = users::of(self.of, self.kind, &identity).await?;
-        self.write_status(&identity, &state, &users).await?;
+        self.write_status(identity, &state, Some(&users)).await?;
         let resync = self.of.resync_after();
         Ok(match state {
             State::Available => Outcome::Settled(resync),
@@ -161,10 +164,11 @@ impl<P: Provider> Reconciler<'_, P> {
         if !users.is_empty() {
             let message = format!("it is used by {}", summarize("", &users));
             let state = State::Deleting(Some(message));
-            self.write_status(identity, &state, &users).await?;
+            self.write_status(identity.clone(), &state, Some(&users))
+                .await?;
             return Ok(Outcome::Waits(self.of.resync_after()));
         }
-        self.write_status(identity, &State::Deleting(None), &users)
+        self.write_status(identity.clone(), &State::Deleting(None), Some(&users))
             .await?;
         let (hold, name) = (self.hold(identity), secret_name(identity));
         end_hold(&self.secrets(), &hold, P::SHAPE, name, false).await?;
@@ -176,26 +180,30 @@ impl<P: Provider> Reconciler<'_, P> {
         Ok(Outcome::Gone)
     }
 
-    /// Writes the status, and records an event if the reason has changed.
+    /// Writes the status, and records an event if the reason has changed. Returns the identity as
+    /// it is stored.
     async fn write_status(
         &self,
-        identity: &DynamicObject,
+        identity: DynamicObject,
         state: &State,
-        users: &[String],
-    ) -> Result<(), kube::Error> {
-        let after = conclude(identity, state, users, Timestamp::now());
-        commit::status(&self.identities, identity, &after).await?;
+        users: Option<&[String]>,
+    ) -> Result<DynamicObject, kube::Error> {
+        let after = conclude(&identity, state, users, Timestamp::now());
+        let stored = commit::status(&self.identities, &identity, &after).await?;
         let available =
             |identity: &DynamicObject| find(&status_of(identity).conditions, AVAILABLE).cloned();
-        let (before, now) = (available(identity), available(&after));
-        let Some(now) = now else { return Ok(()) };
+        let (before, now) = (available(&identity), available(&after));
+        let stored = stored.unwrap_or(identity);
+        let Some(now) = now else { return Ok(stored) };
         if before.is_some_and(|before| before.reason == now.reason) {
-            return Ok(());
+            return Ok(stored);
         }
         // Events are written to a namespace, and its readers must not learn the names of users in
         // other namespaces.
         let note = match (state, now.message.as_str()) {
-            (State::Deleting(Some(_)), _) => format!("it is used by {}", users.len()),
+            (State::Deleting(Some(_)), _) => {
+                format!("it is used by {}", users.unwrap_or_default().len())
+            }
             (State::Deleting(None), _) => "nothing uses it any more".to_owned(),
             (_, "") => format!("{} can be used", self.of.key.name),
             (_, message) => message.to_owned(),
@@ -206,7 +214,7 @@ impl<P: Provider> Reconciler<'_, P> {
             note,
         };
         self.of.record_event_of(&after, &self.resource, event).await;
-        Ok(())
+        Ok(stored)
     }
 
     /// Returns its hold on its Secret.

@@ -29,6 +29,8 @@ pub struct Reconciliation<'a, P: Provider> {
     /// How many reconciliations in a row failed before this one.
     pub failures: u32,
     depends: Mutex<BTreeSet<Dependency>>,
+    /// The identity of the operator's own space that the object was granted.
+    borrowed: Mutex<Option<Key>>,
 }
 
 impl<'a, P: Provider> Reconciliation<'a, P> {
@@ -38,12 +40,23 @@ impl<'a, P: Provider> Reconciliation<'a, P> {
             key,
             failures,
             depends: Mutex::default(),
+            borrowed: Mutex::default(),
         }
     }
 
-    pub(super) fn into_dependencies(self) -> BTreeSet<Dependency> {
+    /// Returns what the object depends on, and the identity that it borrows.
+    pub(super) fn into_dependencies(self) -> (BTreeSet<Dependency>, Option<Key>) {
         let depends = self.depends.into_inner();
-        depends.unwrap_or_else(PoisonError::into_inner)
+        let borrowed = self.borrowed.into_inner();
+        (
+            depends.unwrap_or_else(PoisonError::into_inner),
+            borrowed.unwrap_or_else(PoisonError::into_inner),
+        )
+    }
+
+    pub(super) fn set_borrowed(&self, identity: Option<Key>) {
+        let mut borrowed = self.borrowed.lock().unwrap_or_else(PoisonError::into_inner);
+        *borrowed = identity;
     }
 
     /// Returns a client for the space of the object.

@@ -50,14 +50,32 @@ impl<P: Provider> Reconciliation<'_, P> {
         &self,
         question: &Question,
     ) -> Result<Result<Credential, Refusal>, kube::Error> {
-        decide::resolve(question, self).await
+        let resolved = decide::resolve(question, self).await?;
+        let borrowed = resolved.as_ref().ok().and_then(|granted| {
+            let Source::Identity {
+                name, lent: true, ..
+            } = &granted.source
+            else {
+                return None;
+            };
+            lent_key::<P>(name)
+        });
+        self.set_borrowed(borrowed);
+        Ok(resolved)
     }
 
     /// Records that the object references an identity. It counts as a user, whether it may use
-    /// the identity or not.
+    /// the identity or not. One that it borrowed before stays in use until a credential is
+    /// resolved again.
     pub fn depend_on_identity(&self, name: &str) {
-        if let Some(kind) = P::IDENTITIES.filter(|_| is_valid_name(name)) {
-            self.depend_on_kind(GroupKind::of_resource(&(kind.resource)()), None, name);
+        let Some(kind) = P::IDENTITIES.filter(|_| is_valid_name(name)) else {
+            return;
+        };
+        self.depend_on_kind(GroupKind::of_resource(&(kind.resource)()), None, name);
+        let lent = lent_key::<P>(name).filter(|_| self.key.space.is_some());
+        if let Some(lent) = lent.filter(|lent| self.context.borrows(self.key, lent)) {
+            self.depend_on(Dependency::Object(lent.clone()));
+            self.set_borrowed(Some(lent));
         }
     }
 
@@ -148,6 +166,13 @@ impl<P: Provider> CredentialReader for Reconciliation<'_, P> {
         }
         Ok(())
     }
+}
+
+/// Returns the key of an identity of the operator's own space.
+fn lent_key<P: Provider>(name: &str) -> Option<Key> {
+    let resource = (P::IDENTITIES?.resource)();
+    let kind = GroupKind::of_resource(&resource);
+    Some(Key::cluster_scoped(kind, None, name))
 }
 
 /// Returns the resource of tenants.

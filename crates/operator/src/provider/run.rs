@@ -215,7 +215,10 @@ impl<P: Provider> Context<P> {
         };
         match outcome {
             Outcome::Gone => self.forget(key),
-            _ => self.set_dependencies(key, reconciliation.into_dependencies()),
+            _ => {
+                let (depends, borrowed) = reconciliation.into_dependencies();
+                self.set_dependencies(key, depends, borrowed);
+            }
         }
         Ok(outcome)
     }

@@ -235,7 +235,8 @@ impl<P: Provider> Context<P> {
         });
         let labels = metadata.labels.as_ref();
         let label = labels.and_then(|labels| labels.get(P::NAMES.member_label));
-        if let Some(value) = label.filter(|_| change == Change::Gone) {
+        let is_member = self.reconciled_resource(kind).is_some();
+        if let Some(value) = label.filter(|_| is_member && change == Change::Gone) {
             triggers.extend(self.dependents(&Dependency::Members {
                 space,
                 namespace: key.namespace_or_empty().to_owned(),

@@ -105,7 +105,7 @@ pub async fn list(
         by(one).cmp(&by(other))
     });
     let rule = |key: &str| identity.data["spec"][key].clone();
-    let (allowed_namespaces, trouble) = allowed(&rule("allowedNamespaces"), &namespaces);
+    let (allowed_namespaces, mut trouble) = allowed(&rule("allowedNamespaces"), &namespaces);
     // Without the right to list namespaces, no user can be shown as refused.
     let known = !not_read.iter().any(|what| what == NAMESPACES);
     let may = |user: &User| {
@@ -117,8 +117,9 @@ pub async fn list(
     let mut allowed_tenants = Vec::new();
     if !tenants.is_null() {
         let borrowed = lister.borrowed(client, &tenants, &mut not_read).await?;
-        allowed_tenants = borrowed.0;
-        users.extend(borrowed.1);
+        allowed_tenants = borrowed.tenants;
+        users.extend(borrowed.users);
+        trouble = trouble.or(borrowed.trouble);
     }
     Ok(Users {
         identity: name.to_owned(),
@@ -129,6 +130,13 @@ pub async fn list(
         trouble,
         not_read,
     })
+}
+
+/// The tenants that may borrow an identity, their objects that do, and what is wrong with the rule.
+struct Borrowed {
+    tenants: Vec<String>,
+    users: Vec<User>,
+    trouble: Option<String>,
 }
 
 /// Lists the users of one identity.
@@ -161,10 +169,14 @@ impl Lister<'_> {
         client: &Client,
         rule: &Value,
         not_read: &mut Vec<String>,
-    ) -> Result<(Vec<String>, Vec<User>), Error> {
+    ) -> Result<Borrowed, Error> {
         let mut unread = Vec::new();
         let tenants = list_all(client, &tenant_resource(), TENANTS, &mut unread).await?;
-        let (names, _) = allowed(rule, &tenants);
+        let (mut names, trouble) = allowed(rule, &tenants);
+        if rule["selector"].is_null() {
+            // Without a selector it is lent to no tenant.
+            names.clear();
+        }
         let everywhere = client_for(client, "all");
         let own = list_all(&everywhere, &(self.kind.resource)(), TENANTS, &mut unread).await?;
         let own = own
@@ -179,8 +191,22 @@ impl Lister<'_> {
             let tenant = user.tenant.as_ref();
             tenant.is_some_and(|tenant| names.contains(tenant) && !own.contains(tenant))
         };
-        let users = users.into_iter().filter(borrows).collect();
-        Ok((names, users))
+        let mut users: Vec<_> = users.into_iter().filter(borrows).collect();
+        users.sort_by(|one, other| {
+            let by = |user: &User| {
+                (
+                    user.tenant.clone(),
+                    user.namespace.clone(),
+                    user.name.clone(),
+                )
+            };
+            by(one).cmp(&by(other))
+        });
+        Ok(Borrowed {
+            tenants: names,
+            users,
+            trouble,
+        })
     }
 
     fn user(&self, kind: &IdentityUser, object: &DynamicObject) -> User {

@@ -25,7 +25,7 @@ pub struct VSphereClusterIdentitySpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_namespaces: Option<Allowed>,
     /// Which tenants may use it, if it is in the system's space of an Insula: none if missing, all
-    /// if empty.
+    /// if its selector is empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_tenants: Option<Allowed>,
     /// Which servers it may be sent to; if missing, those of the operator's settings or of the

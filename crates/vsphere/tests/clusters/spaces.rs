@@ -1,14 +1,20 @@
 //! The system's space and those of two tenants, with the same names in all of them.
 
+use insula_operator::provider::explain::{self, CredentialReport, Verdict};
 use insula_testkit::vcenter::FakeVCenter;
-use insula_vsphere::kinds::{VSphereCluster, VSphereClusterIdentity, VSphereDeploymentZone};
+use insula_vsphere::inspect::VSphere;
+use insula_vsphere::kinds::{
+    VSphereCluster, VSphereClusterIdentity, VSphereDeploymentZone, VSphereMachine,
+};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::{Value, json};
 
 use crate::basics::{accounts, allowed, by_identity, by_secret};
-use crate::world::{HOME, World, condition, conditions, delete, gone, patched, until};
+use crate::world::{
+    HOME, Space, World, condition, conditions, create, delete, gone, patched, until,
+};
 
 const SPACES: [Option<&str>; 3] = [None, Some("t1"), Some("t2")];
 
@@ -196,14 +202,50 @@ async fn identity_of_the_system_is_lent_to_the_tenants_that_it_allows() -> anyho
     one.wait_for_reason("a", "prod", "Available").await?;
     assert_eq!(accounts(&vcenter), ["lent"]);
 
-    // A tenant that loses the label loses the session.
+    // The tenant sees that it gets a credential, and not which ones the system has.
+    let report = explain(&one).await?;
+    assert_eq!(report.verdict(), Verdict::Granted, "{report}");
+    assert!(
+        report.to_string().contains(
+            "this space has no VSphereClusterIdentity lent, and only the operator knows whether \
+             the system lends one to it"
+        ),
+        "{report}"
+    );
+
+    // A tenant that loses the label loses the session. While it has machines, which could not be
+    // cleaned up without the identity, it still counts as a user.
+    let machine = json!({
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "VSphereMachine",
+        "metadata": {"name": "m", "labels": {"cluster.x-k8s.io/cluster-name": "prod"}},
+        "spec": {"template": "t", "network": {"devices": []}},
+    });
+    create::<VSphereMachine>(&one.inside("a"), machine).await?;
     patched(&tenants, "t1", plan("tin")).await?;
     one.wait_for_reason("a", "prod", "IdentityNotFound").await?;
     vcenter
         .wait_for("no session", |vcenter| accounts(vcenter).is_empty())
         .await?;
+    let report = explain(&one).await?;
+    assert_eq!(report.verdict(), Verdict::Refused, "{report}");
+    system
+        .change_identity("lent", json!({"metadata": {"labels": {"recount": "1"}}}))
+        .await?;
+    delete(&system.all::<VSphereClusterIdentity>(), "lent")
+        .await
+        .expect_err("a machine needs it");
+    let borrowed = used_by(&["VSphereCluster a/prod of tenant t1"]);
+    until(&system.all(), "lent", borrowed).await?;
+    delete(&one.inside::<VSphereMachine>("a"), "m").await?;
     until(&system.all(), "lent", used_by(&[])).await?;
+    delete(&system.all::<VSphereClusterIdentity>(), "lent").await?;
+    gone(&system.inside::<Secret>(HOME), "lent").await?;
     running.stop().await
+}
+
+async fn explain(space: &Space) -> anyhow::Result<CredentialReport> {
+    let report = explain::report(&space.client, &VSphere, "VSphereCluster", "a", "prod").await;
+    Ok(report?)
 }
 
 fn by_identity_patch(name: &str) -> Value {

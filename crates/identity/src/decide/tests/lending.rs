@@ -17,7 +17,8 @@ fn identity_is_lent_to_the_tenants_that_its_selector_allows() {
     let missing = Err("IdentityNotFound");
     for (tenants, tenant, expected) in [
         (json!(null), Some("acme"), missing),
-        (json!({}), Some("acme"), Ok("lent-name")),
+        (json!({}), Some("acme"), missing),
+        (json!({"selector": {}}), Some("acme"), Ok("lent-name")),
         (gold.clone(), Some("acme"), Ok("lent-name")),
         (gold.clone(), Some("gone"), missing),
         (tin, Some("acme"), missing),
@@ -50,7 +51,9 @@ fn identity_is_lent_to_the_tenants_that_its_selector_allows() {
 #[test]
 fn identity_of_the_tenant_precedes_a_lent_one() {
     let mut world = world();
-    world.lent.insert("shared".to_owned(), lent(json!({})));
+    world
+        .lent
+        .insert("shared".to_owned(), lent(json!({"selector": {}})));
     let mut question = question(by_identity());
     question.tenant = Some("acme".to_owned());
     let (read, got) = world.decide(&question);
@@ -71,7 +74,7 @@ fn only_a_tenant_that_may_use_a_lent_identity_learns_its_state() {
     let mut question = question(by_identity());
     question.tenant = Some("acme".to_owned());
     for (tenants, reason) in [
-        (json!({}), "IdentityNotReady"),
+        (json!({"selector": {}}), "IdentityNotReady"),
         (json!(null), "IdentityNotFound"),
     ] {
         let identity = Identity {
@@ -127,4 +130,23 @@ fn provider_without_identities_refers_to_secrets_only() {
         (refusal.reason, refusal.hint),
         (Reason::NoCredentials, hint)
     );
+}
+
+#[test]
+fn o03_identity_of_a_tenant_is_limited_by_the_operator() {
+    for (tenant, own_bound, expected) in [
+        (None, only("other.example"), Ok("hidden-name")),
+        (Some("acme"), only("cloud.example"), Ok("hidden-name")),
+        (
+            Some("acme"),
+            only("other.example"),
+            Err("EndpointNotAllowed"),
+        ),
+    ] {
+        let mut question = question(by_identity());
+        question.tenant = tenant.map(str::to_owned);
+        question.own_bound = own_bound.clone();
+        let (_, got) = world().decide(&question);
+        assert_eq!(account(&got), expected, "{tenant:?} {own_bound:?}");
+    }
 }

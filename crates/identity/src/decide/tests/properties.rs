@@ -179,6 +179,7 @@ fn any_lent() -> impl Strategy<Value = Option<Identity>> {
     let tenants = prop::sample::select(vec![
         json!(null),
         json!({}),
+        json!({"selector": {}}),
         json!({"selector": {"matchLabels": {"plan": "gold"}}}),
         json!({"selector": {"matchLabels": {"plan": "tin"}}}),
         json!({"selector": {"matchExpressions": [{"key": "plan", "operator": "?"}]}}),
@@ -231,6 +232,7 @@ proptest! {
             prop_assert!(refusal.hint.is_some());
         }
         let Ok(credential) = got else { return Ok(()) };
+        prop_assert!(credential.level <= question.floor);
         let username = credential.text("username").unwrap();
         prop_assert!(expected(&question).iter().any(|one| one == username), "{}", username);
         prop_assert_ne!(username, "theirs");
@@ -245,6 +247,7 @@ proptest! {
             Source::Identity { lent: true, name, .. } => {
                 prop_assert!(question.tenant.is_some() && !world.identities.contains_key(name));
                 let allowed = world.lent[name].allowed_tenants.as_ref().unwrap();
+                prop_assert!(allowed.selector.is_some());
                 prop_assert_eq!(allowed.allows(&world.tenants["acme"]), Ok(true));
             }
             Source::Identity { name, .. } => {

@@ -3,6 +3,33 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
+async fn x4_refused_lent_account_is_not_tried_for_every_tenant() {
+    let mut test = test();
+    for (at, tenant) in ["acme", "bmce", "cmce"].into_iter().enumerate() {
+        let (key, credential) = key("vc", Trust::Verified, "wrong");
+        let key = Key {
+            space: Some(tenant.into()),
+            source: Source::Identity {
+                name: "lent".to_owned(),
+                uid: "1".to_owned(),
+                lent: true,
+            },
+            ..key
+        };
+        loop {
+            match test.sessions.get(&name(at), key.clone(), &credential) {
+                Err(Unavailable::Wait) => test.woken(at).await,
+                Err(Unavailable::Failed { error, .. }) => {
+                    break assert_eq!(error.reason, Reason::InvalidCredentials);
+                }
+                Ok(_) => panic!("the password is wrong"),
+            }
+        }
+    }
+    assert_eq!(test.fake.logins("vc"), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn c6_server_that_loses_all_sessions_is_not_flooded() {
     let mut test = test();
     let began = Instant::now();

@@ -119,11 +119,11 @@ impl State {
     }
 }
 
-/// Returns the identity with its new status.
+/// Returns the identity with its new status; without users, those of its old status stay.
 pub(super) fn conclude(
     identity: &DynamicObject,
     state: &State,
-    users: &[String],
+    users: Option<&[String]>,
     now: Timestamp,
 ) -> DynamicObject {
     let mut status = status_of(identity);
@@ -132,8 +132,10 @@ pub(super) fn conclude(
         State::Deleting(_) => status.ready,
         _ => Some(state.is_usable()),
     };
-    status.users = Some(i64::try_from(users.len()).unwrap_or(i64::MAX));
-    status.used_by = users.iter().take(MAX_LISTED_USERS).cloned().collect();
+    if let Some(users) = users {
+        status.users = Some(i64::try_from(users.len()).unwrap_or(i64::MAX));
+        status.used_by = users.iter().take(MAX_LISTED_USERS).cloned().collect();
+    }
     let mut writer = ConditionWriter {
         conditions: &mut status.conditions,
         generation: identity.metadata.generation,
@@ -236,7 +238,7 @@ mod tests {
             let users: Vec<_> = (0..7)
                 .map(|number| format!("VSphereCluster a/{number}"))
                 .collect();
-            let after = conclude(&identity, &state, &users, Timestamp::UNIX_EPOCH);
+            let after = conclude(&identity, &state, Some(&users), Timestamp::UNIX_EPOCH);
             let status = status_of(&after);
             assert_eq!(status.ready, Some(ready), "{state:?}");
             assert_eq!(status.users, Some(7));
@@ -256,7 +258,7 @@ mod tests {
             let identity = identity(ready);
             for (used, message) in [(None, ""), (Some("used".to_owned()), "used")] {
                 let state = State::Deleting(used);
-                let after = conclude(&identity, &state, &[], Timestamp::UNIX_EPOCH);
+                let after = conclude(&identity, &state, Some(&[]), Timestamp::UNIX_EPOCH);
                 let status = status_of(&after);
                 assert_eq!(status.ready, ready);
                 let available = find(&status.conditions, AVAILABLE).unwrap();

@@ -8,9 +8,9 @@ use kube::{Api, ResourceExt};
 
 use super::super::resolve::tenant_resource;
 use super::super::triggers::space_of_path;
-use super::super::{Dependency, IdentityKind, IdentityUser, Members, Provider, Reconciliation};
-use super::reference_of;
-use crate::key::{GroupKind, Key};
+use super::super::{Dependency, IdentityKind, IdentityUser, Provider, Reconciliation};
+use super::{reference_of, status_of};
+use crate::key::{GroupKind, Key, Space};
 use crate::read::{get_named_metadata, list_each};
 use crate::spaces::client_for;
 
@@ -26,7 +26,11 @@ pub(super) async fn of<P: Provider>(
         of,
         allowed: serde_json::from_value(identity.data["spec"]["allowedNamespaces"].clone()).ok(),
         allowed_by_namespace: BTreeMap::new(),
-        member_labels: BTreeMap::new(),
+        members: MemberLookup {
+            of,
+            space: of.key.space.clone(),
+            labels: BTreeMap::new(),
+        },
     };
     let mut users = Vec::new();
     for user in kind.users {
@@ -45,19 +49,20 @@ pub(super) async fn of<P: Provider>(
     Ok(users)
 }
 
-/// Returns the objects of tenants that use the identity, if the operator's own space lends it.
+/// Returns the objects of tenants that use the identity of the operator's own space: those that
+/// may, and those that have members, which cannot be cleaned up without it.
 async fn borrowers<P: Provider>(
     of: &Reconciliation<'_, P>,
     kind: &IdentityKind,
     identity: &DynamicObject,
 ) -> Result<Vec<String>, kube::Error> {
     let allowed = &identity.data["spec"]["allowedTenants"];
-    if !of.context.tenants || of.key.space.is_some() || allowed.is_null() {
+    let had_users = status_of(identity).users.is_some_and(|users| users > 0);
+    // Most identities are lent to no tenant, and never were.
+    if !of.context.tenants || of.key.space.is_some() || (allowed.is_null() && !had_users) {
         return Ok(Vec::new());
     }
-    let Ok(allowed) = serde_json::from_value::<Allowed>(allowed.clone()) else {
-        return Ok(Vec::new());
-    };
+    let allowed: Option<Allowed> = serde_json::from_value(allowed.clone()).ok().flatten();
     let everywhere = client_for(&of.context.client, "all");
     let name = of.key.name.as_str();
     let resource = (kind.resource)();
@@ -66,34 +71,67 @@ async fn borrowers<P: Provider>(
         (found.name_any() == name).then_some(space)
     });
     let own: BTreeSet<String> = own.await?.into_iter().collect();
+    let mut lookups: BTreeMap<String, BorrowerLookup<'_, P>> = BTreeMap::new();
     let mut users = Vec::new();
     for user in kind.users {
         let resource = (user.resource)();
         let referrers = list_each(&everywhere, &resource, |object| {
             let space = space_of(&object).filter(|space| !own.contains(space))?;
-            references(&object, kind, name).then(|| (space, Referrer::of(&object, user).text))
+            references(&object, kind, name).then(|| (space, Referrer::of(&object, user)))
         });
-        users.extend(referrers.await?);
-    }
-    let mut allowed_tenants = BTreeMap::new();
-    for (tenant, _) in &users {
-        if !allowed_tenants.contains_key(tenant) {
-            let may = is_lent_to(of, &allowed, tenant).await?;
-            allowed_tenants.insert(tenant.clone(), may);
+        for (tenant, referrer) in referrers.await? {
+            if !lookups.contains_key(&tenant) {
+                let is_allowed = is_lent_to(of, allowed.as_ref(), &tenant).await?;
+                let lookup = BorrowerLookup::new(of, &tenant, is_allowed);
+                lookups.insert(tenant.clone(), lookup);
+            }
+            if let Some(lookup) = lookups.get_mut(&tenant)
+                && lookup.counts(user, &referrer).await?
+            {
+                users.push(format!("{} of tenant {tenant}", referrer.text));
+            }
         }
     }
-    let may_use = |tenant: &String| allowed_tenants.get(tenant) == Some(&true);
-    let users = users.into_iter().filter(|(tenant, _)| may_use(tenant));
-    Ok(users
-        .map(|(tenant, text)| format!("{text} of tenant {tenant}"))
-        .collect())
+    Ok(users)
+}
+
+/// Whether objects of one tenant count as users.
+struct BorrowerLookup<'a, P: Provider> {
+    is_allowed: bool,
+    members: MemberLookup<'a, P>,
+}
+
+impl<'a, P: Provider> BorrowerLookup<'a, P> {
+    fn new(of: &'a Reconciliation<'a, P>, tenant: &str, is_allowed: bool) -> Self {
+        let members = MemberLookup {
+            of,
+            space: Some(tenant.into()),
+            labels: BTreeMap::new(),
+        };
+        Self {
+            is_allowed,
+            members,
+        }
+    }
+
+    async fn counts(
+        &mut self,
+        user: &IdentityUser,
+        referrer: &Referrer,
+    ) -> Result<bool, kube::Error> {
+        Ok(self.is_allowed || self.members.has_members(user, referrer).await?)
+    }
 }
 
 async fn is_lent_to<P: Provider>(
     of: &Reconciliation<'_, P>,
-    allowed: &Allowed,
+    allowed: Option<&Allowed>,
     tenant: &str,
 ) -> Result<bool, kube::Error> {
+    // Without a selector it is lent to no tenant.
+    let Some(allowed) = allowed.filter(|allowed| allowed.selector.is_some()) else {
+        return Ok(false);
+    };
     if allowed.check().is_ok() && allowed.allows_all() {
         return Ok(true);
     }
@@ -143,8 +181,7 @@ struct UserLookup<'a, P: Provider> {
     of: &'a Reconciliation<'a, P>,
     allowed: Option<Allowed>,
     allowed_by_namespace: BTreeMap<String, bool>,
-    /// The values of the member label, by kind of user and namespace.
-    member_labels: BTreeMap<(&'static str, String), BTreeSet<String>>,
+    members: MemberLookup<'a, P>,
 }
 
 impl<P: Provider> UserLookup<'_, P> {
@@ -157,13 +194,7 @@ impl<P: Provider> UserLookup<'_, P> {
         let Some(namespace) = &referrer.namespace else {
             return Ok(true);
         };
-        if self.is_allowed(namespace).await? {
-            return Ok(true);
-        }
-        match user.members.zip(referrer.group.as_ref()) {
-            Some((members, group)) => self.has_members(user, members, namespace, group).await,
-            None => Ok(false),
-        }
+        Ok(self.is_allowed(namespace).await? || self.members.has_members(user, referrer).await?)
     }
 
     async fn is_allowed(&mut self, namespace: &str) -> Result<bool, kube::Error> {
@@ -181,36 +212,54 @@ impl<P: Provider> UserLookup<'_, P> {
         self.allowed_by_namespace.insert(namespace.to_owned(), is);
         Ok(is)
     }
+}
 
-    /// Returns whether a group has members, which cannot be cleaned up without the identity. Each
-    /// namespace is listed once, however many groups it has.
+/// Finds out which groups have members, in one space. Each namespace is listed once, however many
+/// groups it has.
+struct MemberLookup<'a, P: Provider> {
+    of: &'a Reconciliation<'a, P>,
+    space: Space,
+    /// The values of the member label, by kind of user and namespace.
+    labels: BTreeMap<(&'static str, String), BTreeSet<String>>,
+}
+
+impl<P: Provider> MemberLookup<'_, P> {
+    /// Returns whether an object has members, which cannot be cleaned up without the identity.
     async fn has_members(
         &mut self,
         user: &IdentityUser,
-        members: Members,
-        namespace: &str,
-        group: &str,
+        referrer: &Referrer,
     ) -> Result<bool, kube::Error> {
-        self.of.depend_on_members(namespace, group);
-        let at = (user.kind, namespace.to_owned());
-        if !self.member_labels.contains_key(&at) {
+        let (Some(members), Some(namespace), Some(group)) =
+            (user.members, &referrer.namespace, &referrer.group)
+        else {
+            return Ok(false);
+        };
+        self.of.depend_on(Dependency::Members {
+            space: self.space.clone(),
+            namespace: namespace.clone(),
+            value: group.clone(),
+        });
+        let at = (user.kind, namespace.clone());
+        if !self.labels.contains_key(&at) {
             let mut labels = BTreeSet::new();
             for kind in members.kinds {
-                labels.append(&mut self.labels(&kind(), namespace).await?);
+                labels.append(&mut self.labels_of(&kind(), namespace).await?);
             }
-            self.member_labels.insert(at.clone(), labels);
+            self.labels.insert(at.clone(), labels);
         }
-        let labels = self.member_labels.get(&at);
+        let labels = self.labels.get(&at);
         Ok(labels.is_some_and(|labels| labels.contains(group)))
     }
 
     /// Returns the values of the member label in a namespace.
-    async fn labels(
+    async fn labels_of(
         &self,
         kind: &ApiResource,
         namespace: &str,
     ) -> Result<BTreeSet<String>, kube::Error> {
-        let api: Api<DynamicObject> = Api::namespaced_with(self.of.client(), namespace, kind);
+        let client = self.of.context.client(self.space.as_deref());
+        let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, kind);
         let label = P::NAMES.member_label;
         let listed = api
             .list_metadata(&ListParams::default().labels(label))

@@ -28,6 +28,7 @@ impl ClusterReconciler<'_> {
         cluster: VSphereCluster,
         owner: Option<&Cluster>,
     ) -> Result<Outcome, kube::Error> {
+        self.of.release_session();
         if !commit::has_finalizer(&cluster, CLUSTER_FINALIZER) {
             // Other finalizers are left, or it is about to disappear.
             return Ok(Outcome::Waits(self.of.resync_after()));
