@@ -16,6 +16,7 @@
 //! | [`crds`], [`roles`], [`manifests`] | definitions, RBAC rules and the objects to install |
 //! | [`managed`] | creation and repair of managed objects |
 //! | [`provider`] | the shell of a provider, which acts for tenants at other servers |
+//! | [`outbound`] | requests to those servers: certificates, addresses, limits, slow logins |
 //! | [`condition`] | status conditions |
 //! | [`dependencies`] | the dependencies of reconciled objects |
 //! | [`event`] | rate-limited events |
@@ -38,6 +39,7 @@ pub mod key;
 pub mod lease;
 pub mod managed;
 pub mod manifests;
+pub mod outbound;
 pub mod provider;
 pub mod queue;
 pub mod read;

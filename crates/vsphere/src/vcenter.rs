@@ -11,7 +11,6 @@
 //! | `properties` | the PropertyCollector: properties of objects and of referenced objects |
 //! | `call` | method calls with the cookies of one login |
 //! | `xml_writer`, `element` | XML of requests, and XML of responses |
-//! | `transport`, `trust` | connections, and verification of server certificates |
 
 mod call;
 mod clone;
@@ -22,8 +21,6 @@ mod machine;
 mod properties;
 mod session;
 mod task;
-mod transport;
-mod trust;
 mod xml_writer;
 
 use std::fmt;

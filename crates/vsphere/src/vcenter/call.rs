@@ -4,14 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::{HeaderMap, HeaderValue, SET_COOKIE};
+use http::header::{
+    CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue, SET_COOKIE, USER_AGENT,
+};
+use http::{Method, Request, Uri};
+use insula_identity::endpoint::Endpoint;
+use insula_operator::outbound::{HttpClient, HttpResponse, RequestError, RequestOptions};
 
 use super::element::{Answer, Element, Fault};
-use super::transport::{Failure, ResponseSize, SoapRequest, SoapResponse, Transport};
 use super::xml_writer::XmlWriter;
 use super::{Error, Object};
 
+const AGENT: &str = concat!("insula-vsphere/", env!("CARGO_PKG_VERSION"));
+const SOAP_ACTION: HeaderName = HeaderName::from_static("soapaction");
 /// The maximum length of a message that is passed on.
 const MAX_MESSAGE_CHARS: usize = 1000;
 /// The maximum number of cookies that a vCenter may set, and the maximum length of each.
@@ -28,7 +33,7 @@ const IDEMPOTENT_METHODS: &[&str] = &[
 
 /// Calls methods of one vCenter.
 pub(super) struct Caller {
-    transport: Transport,
+    client: HttpClient,
     timeout: Duration,
     /// The version of the API, as the value of the `SOAPAction` header.
     action: HeaderValue,
@@ -36,10 +41,36 @@ pub(super) struct Caller {
     cookies: Mutex<BTreeMap<String, String>>,
 }
 
+/// The maximum size of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ResponseSize {
+    /// One object, or a few properties of one.
+    Small,
+    /// The devices of a machine, or a thousand names.
+    Large,
+}
+
+impl ResponseSize {
+    const fn kib(self) -> usize {
+        match self {
+            Self::Small => 256,
+            Self::Large => 4096,
+        }
+    }
+
+    /// Returns the maximum number of elements, attributes and texts.
+    const fn nodes(self) -> u32 {
+        match self {
+            Self::Small => 5_000,
+            Self::Large => 100_000,
+        }
+    }
+}
+
 /// Why a call failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CallError {
-    Failure(Failure),
+    Request(RequestError),
     Fault(Box<Fault>),
     /// Nothing was sent: an argument has a character that XML cannot represent.
     Unrepresentable,
@@ -47,10 +78,10 @@ pub(super) enum CallError {
 
 impl Caller {
     /// Starts with the oldest supported version, until the version of the vCenter is known.
-    pub(super) fn new(transport: Transport, timeout: Duration) -> Self {
+    pub(super) fn new(client: HttpClient, timeout: Duration) -> Self {
         let action = HeaderValue::from_static("urn:vim25/6.0");
         Self {
-            transport,
+            client,
             timeout,
             action,
             cookies: Mutex::default(),
@@ -69,8 +100,8 @@ impl Caller {
         }
     }
 
-    pub(super) fn transport(&self) -> &Transport {
-        &self.transport
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        self.client.endpoint()
     }
 
     pub(super) fn has_cookie(&self) -> bool {
@@ -124,20 +155,28 @@ impl Caller {
         inside: impl FnOnce(&mut XmlWriter),
     ) -> Result<Element, CallError> {
         let body = XmlWriter::call(method, this, inside).map_err(|_| CallError::Unrepresentable)?;
-        let message = SoapRequest {
-            action: self.action.clone(),
-            cookie: self.cookie(),
-            body: Bytes::from(body),
-            size,
-            repeatable: IDEMPOTENT_METHODS.contains(&method),
+        let options = RequestOptions {
+            timeout,
+            max_response_kib: size.kib(),
+            is_idempotent: IDEMPOTENT_METHODS.contains(&method),
         };
-        let received = self
-            .transport
-            .send(message, timeout)
-            .await
-            .map_err(CallError::Failure)?;
-        self.store_cookies(&received.headers);
-        parse_response(method, &received, size)
+        let response = self.client.send(self.request(body), options).await;
+        let response = response.map_err(|error| CallError::Request(with_remedy(error)))?;
+        self.store_cookies(&response.headers);
+        parse_response(method, &response, size)
+    }
+
+    fn request(&self, body: String) -> Request<String> {
+        let mut request = Request::new(body);
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = Uri::from_static("/sdk");
+        let content_type = HeaderValue::from_static("text/xml; charset=\"utf-8\"");
+        let headers = request.headers_mut();
+        headers.insert(CONTENT_TYPE, content_type);
+        headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+        headers.insert(SOAP_ACTION, self.action.clone());
+        headers.extend(self.cookie().map(|cookie| (COOKIE, cookie)));
+        request
     }
 
     fn cookie(&self) -> Option<HeaderValue> {
@@ -174,9 +213,11 @@ impl Caller {
 impl CallError {
     pub(super) fn into_error(self, method: &'static str, this: &Object) -> Error {
         match self {
-            Self::Failure(Failure::NotTrusted(why)) => Error::NotTrusted(why.to_string()),
-            Self::Failure(Failure::Unreachable(why)) => Error::Unreachable(why),
-            Self::Failure(Failure::Invalid(why)) => Error::Unexpected { method, why },
+            Self::Request(RequestError::UntrustedCertificate(why)) => {
+                Error::NotTrusted(why.to_string())
+            }
+            Self::Request(RequestError::InvalidResponse(why)) => Error::Unexpected { method, why },
+            Self::Request(error) => Error::Unreachable(error.to_string()),
             Self::Fault(fault) => fault_error(method, this, &fault),
             // Only another argument helps, so it is reported like the vCenter's own fault.
             Self::Unrepresentable => Error::Fault {
@@ -212,23 +253,34 @@ pub(super) fn shorten(text: &str) -> String {
     }
 }
 
+/// Names the flags that allow an address.
+fn with_remedy(error: RequestError) -> RequestError {
+    match error {
+        RequestError::AddressNotAllowed(why) => RequestError::AddressNotAllowed(format!(
+            "{why}; the operator's --allow-address or --allowed-server allows it"
+        )),
+        other => other,
+    }
+}
+
 fn parse_response(
     method: &str,
-    received: &SoapResponse,
+    response: &HttpResponse,
     size: ResponseSize,
 ) -> Result<Element, CallError> {
-    let odd = |why: String| Err(CallError::Failure(Failure::Invalid(why)));
-    match received.status.as_u16() {
+    let odd = |why: String| Err(CallError::Request(RequestError::InvalidResponse(why)));
+    match response.status.as_u16() {
         200 | 500 => {}
         // A redirect is never followed: a password would be sent to another server.
         status @ 300..400 => return odd(format!("it redirects the request (HTTP {status})")),
         status @ (429 | 502..=504) => {
             let why = format!("it is overloaded (HTTP {status})");
-            return Err(CallError::Failure(Failure::Unreachable(why)));
+            return Err(CallError::Request(RequestError::Unreachable(why)));
         }
         status => return odd(format!("it answers HTTP {status}")),
     }
-    match Answer::read(method, &received.body, size.nodes()) {
+    let text = response.text().map_err(CallError::Request)?;
+    match Answer::read(method, text, size.nodes()) {
         Ok(Answer::Response(response)) => Ok(response),
         Ok(Answer::Fault(fault)) => Err(CallError::Fault(Box::new(fault))),
         Err(why) => odd(why),

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::call::ResponseSize;
 use super::call::fault_error;
 use super::element::{Element, Fault};
-use super::transport::ResponseSize;
 use super::xml_writer::XmlWriter;
 use super::{Error, Object, Session};
 

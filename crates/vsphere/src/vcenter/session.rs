@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use insula_operator::outbound::authority;
+
 use super::call::Caller;
-use super::transport::authority;
 use super::xml_writer::XmlWriter;
 use super::{About, Error, Object};
 
@@ -96,7 +97,7 @@ impl Session {
 
 impl fmt::Debug for Session {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = authority(self.caller.transport().endpoint());
+        let place = authority(self.caller.endpoint());
         out.debug_tuple("Session").field(&place).finish()
     }
 }

@@ -1,5 +1,4 @@
-//! Verification of server certificates: beside CAs, a pinned thumbprint or none at all, as the
-//! settings of a vCenter say.
+//! Verification of server certificates: by authorities, by a pinned fingerprint, or not at all.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,11 +10,10 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, ring as provider};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore,
-    SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, SignatureScheme,
 };
 
-/// The certificate authorities.
+/// The certificate authorities that a provider trusts.
 #[derive(Clone)]
 pub(super) struct Authorities {
     provider: Arc<CryptoProvider>,
@@ -25,14 +23,10 @@ pub(super) struct Authorities {
 
 impl Authorities {
     /// Returns the system's authorities and these, in DER.
-    pub(super) fn new(further: Vec<Vec<u8>>) -> Self {
+    pub(super) fn new(extra_roots: Vec<Vec<u8>>) -> Self {
         let mut roots = insula_tls::system_roots();
         // Invalid certificates are skipped; a missing root shows when it is needed.
-        roots.add_parsable_certificates(further.into_iter().map(CertificateDer::from));
-        Self::of(roots)
-    }
-
-    fn of(roots: RootCertStore) -> Self {
+        roots.add_parsable_certificates(extra_roots.into_iter().map(CertificateDer::from));
         let provider = Arc::new(provider::default_provider());
         let roots = Arc::new(roots);
         let built = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build();
@@ -61,8 +55,8 @@ impl Authorities {
 
     fn verify(
         &self,
-        shown: &CertificateDer<'_>,
-        between: &[CertificateDer<'_>],
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
         name: &ServerName<'_>,
         ocsp: &[u8],
         now: UnixTime,
@@ -70,22 +64,22 @@ impl Authorities {
         let Some(verifier) = &self.verifier else {
             return Err(Error::InvalidCertificate(CertificateError::UnknownIssuer));
         };
-        verifier.verify_server_cert(shown, between, name, ocsp, now)
+        verifier.verify_server_cert(certificate, intermediates, name, ocsp, now)
     }
 }
 
 /// A certificate that is not trusted, with the fingerprints that a user needs to pin it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) struct NotTrusted {
+pub struct UntrustedCertificate {
     why: String,
     sha1: String,
     sha256: String,
     expected: Option<String>,
 }
 
-impl NotTrusted {
-    /// Returns the cause of a failed handshake, if it is this.
-    pub(super) fn behind(error: &std::io::Error) -> Option<Self> {
+impl UntrustedCertificate {
+    /// Returns the cause of a failed handshake, if the certificate is.
+    pub(super) fn cause_of(error: &std::io::Error) -> Option<Self> {
         let error = error.get_ref()?.downcast_ref::<Error>()?;
         let Error::InvalidCertificate(CertificateError::Other(OtherError(other))) = error else {
             return None;
@@ -94,7 +88,7 @@ impl NotTrusted {
     }
 }
 
-impl fmt::Display for NotTrusted {
+impl fmt::Display for UntrustedCertificate {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             why,
@@ -113,7 +107,7 @@ impl fmt::Display for NotTrusted {
     }
 }
 
-/// Accepts certificates that an authority has signed, and pinned ones.
+/// Accepts certificates that an authority has signed, and the pinned one.
 struct CertificateVerifier {
     authorities: Authorities,
     trust: Trust,
@@ -130,8 +124,8 @@ impl fmt::Debug for CertificateVerifier {
 impl ServerCertVerifier for CertificateVerifier {
     fn verify_server_cert(
         &self,
-        shown: &CertificateDer<'_>,
-        between: &[CertificateDer<'_>],
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
         name: &ServerName<'_>,
         ocsp: &[u8],
         now: UnixTime,
@@ -139,8 +133,11 @@ impl ServerCertVerifier for CertificateVerifier {
         if self.trust == Trust::AnyCertificate {
             return Ok(ServerCertVerified::assertion());
         }
-        let why = match self.authorities.verify(shown, between, name, ocsp, now) {
-            Ok(vouched) => return Ok(vouched),
+        let why = match self
+            .authorities
+            .verify(certificate, intermediates, name, ocsp, now)
+        {
+            Ok(verified) => return Ok(verified),
             Err(why) => why,
         };
         let expected = match &self.trust {
@@ -148,10 +145,10 @@ impl ServerCertVerifier for CertificateVerifier {
             Trust::Verified | Trust::AnyCertificate => None,
         };
         // A pinned certificate is accepted whatever its name and date are.
-        if expected.is_some_and(|pin| matches(pin, shown)) {
+        if expected.is_some_and(|pin| is_fingerprint_of(pin, certificate)) {
             return Ok(ServerCertVerified::assertion());
         }
-        Err(refusal(why, shown, expected))
+        Err(untrusted(why, certificate, expected))
     }
 
     fn verify_tls12_signature(
@@ -182,18 +179,18 @@ impl ServerCertVerifier for CertificateVerifier {
     }
 }
 
-fn refusal(why: Error, shown: &CertificateDer<'_>, expected: Option<&String>) -> Error {
+fn untrusted(why: Error, certificate: &CertificateDer<'_>, expected: Option<&String>) -> Error {
     let why = match why {
         Error::InvalidCertificate(why) => describe(&why),
         other => other.to_string(),
     };
-    let refusal = NotTrusted {
+    let untrusted = UntrustedCertificate {
         why,
-        sha1: fingerprint(&SHA1_FOR_LEGACY_USE_ONLY, shown),
-        sha256: fingerprint(&SHA256, shown),
+        sha1: fingerprint(&SHA1_FOR_LEGACY_USE_ONLY, certificate),
+        sha256: fingerprint(&SHA256, certificate),
         expected: expected.cloned(),
     };
-    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(refusal))))
+    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(untrusted))))
 }
 
 fn describe(why: &CertificateError) -> String {
@@ -216,7 +213,7 @@ fn describe(why: &CertificateError) -> String {
 }
 
 /// Returns whether a pin, in any notation, is the certificate's fingerprint.
-fn matches(pin: &str, shown: &CertificateDer<'_>) -> bool {
+fn is_fingerprint_of(pin: &str, certificate: &CertificateDer<'_>) -> bool {
     let digits = |text: &str| -> String {
         let digits = text
             .chars()
@@ -224,14 +221,13 @@ fn matches(pin: &str, shown: &CertificateDer<'_>) -> bool {
         digits.map(|digit| digit.to_ascii_uppercase()).collect()
     };
     let pin = digits(pin);
-    let kinds = [&SHA1_FOR_LEGACY_USE_ONLY, &SHA256];
-    kinds
+    [&SHA1_FOR_LEGACY_USE_ONLY, &SHA256]
         .iter()
-        .any(|kind| digits(&fingerprint(kind, shown)) == pin)
+        .any(|algorithm| digits(&fingerprint(algorithm, certificate)) == pin)
 }
 
-fn fingerprint(kind: &'static Algorithm, shown: &CertificateDer<'_>) -> String {
-    let digest = digest(kind, shown);
+fn fingerprint(algorithm: &'static Algorithm, certificate: &CertificateDer<'_>) -> String {
+    let digest = digest(algorithm, certificate);
     let pairs: Vec<String> = digest
         .as_ref()
         .iter()

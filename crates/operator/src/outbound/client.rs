@@ -1,0 +1,198 @@
+//! An HTTPS client for one server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{HOST, HeaderMap, HeaderValue};
+use http::{Request, Uri};
+use http_body_util::Full;
+use insula_dialer::{AddressRules, Dialer, Reach, Resolver};
+use insula_identity::endpoint::{AllowedEndpoints, Endpoint, Trust};
+use rustls::pki_types::ServerName;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use super::connection::{Connection, IdleConnections, SendError};
+use super::error::{RequestError, authority};
+use super::response::{HttpResponse, SMALL_RESPONSE_KIB};
+use super::trust::Authorities;
+
+/// Creates the clients of a provider, with the same authorities and rules for addresses.
+#[derive(Clone)]
+pub struct HttpClients {
+    authorities: Authorities,
+    dialer: Arc<Dialer<Endpoint>>,
+    /// The servers that the administrator chose, which may have any address. All others are
+    /// chosen by tenants.
+    trusted: AllowedEndpoints,
+}
+
+impl HttpClients {
+    /// Verifies certificates with the system's roots and these, in DER. The servers may have any
+    /// address.
+    pub fn new(extra_roots: Vec<Vec<u8>>) -> Self {
+        Self {
+            authorities: Authorities::new(extra_roots),
+            dialer: Arc::new(Dialer::new(AddressRules::default(), Resolver::system())),
+            trusted: AllowedEndpoints::Anywhere,
+        }
+    }
+
+    /// Lets servers other than the trusted ones have only the addresses that the rules allow.
+    #[must_use]
+    pub fn restricted(self, rules: AddressRules, trusted: AllowedEndpoints) -> Self {
+        Self {
+            dialer: Arc::new(Dialer::new(rules, Resolver::system())),
+            trusted,
+            ..self
+        }
+    }
+
+    /// Creates a client for a server, which shares connections with no other client. It connects
+    /// when it sends a request.
+    ///
+    /// # Errors
+    ///
+    /// If the host cannot be a name in a certificate.
+    pub fn client(&self, endpoint: &Endpoint, trust: &Trust) -> Result<HttpClient, RequestError> {
+        let tls = self.authorities.config(trust);
+        let tls = tls.map_err(|error| RequestError::Unreachable(error.to_string()))?;
+        let server_name = ServerName::try_from(endpoint.host().to_owned())
+            .map_err(|_| RequestError::Unreachable("invalid host name".to_owned()))?;
+        let reach = match self.trusted.admits(endpoint) {
+            Some(_) => Reach::Any,
+            None => Reach::Ruled,
+        };
+        Ok(HttpClient {
+            endpoint: endpoint.clone(),
+            dialer: Arc::clone(&self.dialer),
+            reach,
+            server_name,
+            tls: TlsConnector::from(tls),
+            idle: IdleConnections::default(),
+        })
+    }
+}
+
+/// A client for one server: HTTP/1.1 over TLS, with idle connections kept.
+pub struct HttpClient {
+    endpoint: Endpoint,
+    dialer: Arc<Dialer<Endpoint>>,
+    reach: Reach,
+    server_name: ServerName<'static>,
+    tls: TlsConnector,
+    idle: IdleConnections,
+}
+
+/// The limits of a request, and whether it may be repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestOptions {
+    /// The timeout for all of the request, from the connection to the end of the response.
+    pub timeout: Duration,
+    /// The maximum size of the response's body. Tenants may choose servers, so large responses
+    /// should be accepted only where they are expected. Responses of more than 256 KiB are read a
+    /// few at a time.
+    pub max_response_kib: usize,
+    /// Whether the request may be sent twice, as requests with an idempotent method always may.
+    pub is_idempotent: bool,
+}
+
+impl RequestOptions {
+    /// Returns the options of a request with a response of at most 256 KiB.
+    pub fn new(timeout: Duration) -> Self {
+        Self {
+            timeout,
+            max_response_kib: SMALL_RESPONSE_KIB,
+            is_idempotent: false,
+        }
+    }
+}
+
+impl HttpClient {
+    /// Returns the server.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Sends a request to the server and reads the response, whatever its status is. Redirects are
+    /// not followed, because the request may carry a credential. Of the URI only path and query
+    /// are used; the headers `Host` and `Content-Length` are added.
+    ///
+    /// # Errors
+    ///
+    /// If there is no response within the limits.
+    pub async fn send(
+        &self,
+        request: Request<impl Into<Bytes>>,
+        options: RequestOptions,
+    ) -> Result<HttpResponse, RequestError> {
+        let request = self.prepare(request)?;
+        let sent = timeout(options.timeout, self.send_with_retry(request, options)).await;
+        sent.unwrap_or_else(|_| {
+            let seconds = options.timeout.as_secs_f32();
+            let why = format!("no answer within {seconds} s");
+            Err(RequestError::Unreachable(why))
+        })
+    }
+
+    fn prepare(
+        &self,
+        request: Request<impl Into<Bytes>>,
+    ) -> Result<Request<Full<Bytes>>, RequestError> {
+        let (mut head, body) = request.into_parts();
+        let path = head.uri.path_and_query().cloned();
+        head.uri = path.map_or_else(|| Uri::from_static("/"), Uri::from);
+        let host = HeaderValue::from_str(&authority(&self.endpoint));
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, host.map_err(|_| RequestError::InvalidRequest)?);
+        head.headers.remove(HOST);
+        headers.extend(head.headers);
+        head.headers = headers;
+        Ok(Request::from_parts(head, Full::new(body.into())))
+    }
+
+    /// Sends a request. The server may close an idle connection at the moment of its reuse: an
+    /// unsent or idempotent request is then sent again on a new one.
+    async fn send_with_retry(
+        &self,
+        request: Request<Full<Bytes>>,
+        options: RequestOptions,
+    ) -> Result<HttpResponse, RequestError> {
+        let is_repeatable = options.is_idempotent || request.method().is_idempotent();
+        if let Some(idle) = self.idle.take() {
+            match self.send_on(idle, request.clone(), options).await {
+                Err(SendError { is_unsent, error })
+                    if (is_unsent || is_repeatable)
+                        && !matches!(error, RequestError::InvalidResponse(_)) => {}
+                done => return done.map_err(|failed| failed.error),
+            }
+        }
+        let new = self.connect().await?;
+        let sent = self.send_on(new, request, options).await;
+        sent.map_err(|failed| failed.error)
+    }
+
+    async fn send_on(
+        &self,
+        mut connection: Connection,
+        request: Request<Full<Bytes>>,
+        options: RequestOptions,
+    ) -> Result<HttpResponse, SendError> {
+        let response = connection.send(request, options.max_response_kib).await?;
+        self.idle.put(connection);
+        Ok(response)
+    }
+
+    async fn connect(&self) -> Result<Connection, RequestError> {
+        let (host, port) = (self.endpoint.host(), self.endpoint.port());
+        let dialed = self.dialer.connect(&self.endpoint, self.reach, host, port);
+        let stream = dialed
+            .await
+            .map_err(|error| RequestError::of_dial(&error))?;
+        // An optimization only: its failure does not matter.
+        let _ = stream.set_nodelay(true);
+        let stream = self.tls.connect(self.server_name.clone(), stream).await;
+        Connection::new(stream.map_err(|error| RequestError::of_tls(&error))?).await
+    }
+}

@@ -1,0 +1,4 @@
+//! Requests to servers on the loopback interface.
+
+mod requests;
+mod server;
