@@ -33,8 +33,7 @@
 //!     let request = Request::get("/v1/zones")
 //!         .header(USER_AGENT, "example-dns/1.0")
 //!         .header(AUTHORIZATION, format!("Bearer {token}"))
-//!         .body(Vec::new())
-//!         .map_err(|_| RequestError::InvalidRequest)?;
+//!         .body(Vec::new())?;
 //!     let options = RequestOptions::new(Duration::from_secs(10));
 //!     client.send(request, options).await?.success()?.json()
 //! }

@@ -29,7 +29,7 @@ pub enum RequestError {
     /// The status of the response is none of success. Redirects are not followed.
     #[error("it answers HTTP {}", .0.as_u16())]
     Status(StatusCode),
-    /// The request cannot be sent: its path or a header is invalid.
+    /// The request cannot be sent: a part of it has a character that is not allowed there.
     #[error("the request is invalid")]
     InvalidRequest,
 }
@@ -55,7 +55,16 @@ impl RequestError {
                 message: format!("{place} does not permit the request"),
                 answered: true,
             },
-            other => unreachable(endpoint, &other.to_string()),
+            // Of a login's request, only the credential is chosen by users.
+            Self::InvalidRequest => LoginError {
+                reason: Reason::InvalidCredentials,
+                message: "the credential has a character that cannot be sent".to_owned(),
+                answered: false,
+            },
+            Self::AddressNotAllowed(_)
+            | Self::Unreachable(_)
+            | Self::InvalidResponse(_)
+            | Self::Status(_) => unreachable(endpoint, &self.to_string()),
         }
     }
 
@@ -83,6 +92,12 @@ impl RequestError {
             true => Self::InvalidResponse("it is no HTTP".to_owned()),
             false => Self::Unreachable(format!("the connection broke ({error})")),
         }
+    }
+}
+
+impl From<http::Error> for RequestError {
+    fn from(_: http::Error) -> Self {
+        Self::InvalidRequest
     }
 }
 

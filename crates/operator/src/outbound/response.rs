@@ -1,5 +1,6 @@
 //! Responses of bounded size.
 
+use std::fmt;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -20,8 +21,7 @@ static LARGE_RESPONSES: Semaphore = Semaphore::const_new(4);
 /// How long the rest of a larger response may take: a slow one blocks others.
 const LARGE_RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A complete response.
-#[derive(Debug)]
+/// A complete response. Its content may be secret, and is not part of the `Debug` output.
 pub struct HttpResponse {
     /// The status.
     pub status: StatusCode,
@@ -72,6 +72,14 @@ impl HttpResponse {
             let why = format!("it is not the expected JSON (at {line}:{column})");
             RequestError::InvalidResponse(why)
         })
+    }
+}
+
+impl fmt::Debug for HttpResponse {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("HttpResponse")
+            .field("status", &self.status)
+            .finish_non_exhaustive()
     }
 }
 

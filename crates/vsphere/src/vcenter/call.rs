@@ -72,8 +72,6 @@ impl ResponseSize {
 pub(super) enum CallError {
     Request(RequestError),
     Fault(Box<Fault>),
-    /// Nothing was sent: an argument has a character that XML cannot represent.
-    Unrepresentable,
 }
 
 impl Caller {
@@ -154,7 +152,8 @@ impl Caller {
         (timeout, size): (Duration, ResponseSize),
         inside: impl FnOnce(&mut XmlWriter),
     ) -> Result<Element, CallError> {
-        let body = XmlWriter::call(method, this, inside).map_err(|_| CallError::Unrepresentable)?;
+        let body = XmlWriter::call(method, this, inside);
+        let body = body.map_err(|_| CallError::Request(RequestError::InvalidRequest))?;
         let options = RequestOptions {
             timeout,
             max_response_kib: size.kib(),
@@ -217,14 +216,14 @@ impl CallError {
                 Error::NotTrusted(why.to_string())
             }
             Self::Request(RequestError::InvalidResponse(why)) => Error::Unexpected { method, why },
-            Self::Request(error) => Error::Unreachable(error.to_string()),
-            Self::Fault(fault) => fault_error(method, this, &fault),
             // Only another argument helps, so it is reported like the vCenter's own fault.
-            Self::Unrepresentable => Error::Fault {
+            Self::Request(RequestError::InvalidRequest) => Error::Fault {
                 method,
                 fault: "InvalidArgument".to_owned(),
                 message: "a text has a character that cannot be sent".to_owned(),
             },
+            Self::Request(error) => Error::Unreachable(error.to_string()),
+            Self::Fault(fault) => fault_error(method, this, &fault),
         }
     }
 }

@@ -219,10 +219,5 @@ fn login_error(endpoint: &Endpoint, broken: CallError) -> LoginError {
             &format!("it does not answer as a vCenter does: {why}"),
         ),
         CallError::Request(error) => error.into_login_error(endpoint),
-        CallError::Unrepresentable => LoginError {
-            reason: Reason::InvalidCredentials,
-            message: "the credential has a character that cannot be sent".to_owned(),
-            answered: false,
-        },
     }
 }

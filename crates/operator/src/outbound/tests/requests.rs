@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use http::Request;
-use http::header::{ACCEPT, HOST};
+use http::header::{ACCEPT, AUTHORIZATION, HOST};
 use insula_dialer::AddressRules;
 use insula_identity::endpoint::{AllowedEndpoints, Endpoint, Trust};
 use insula_identity::reason::Reason;
@@ -210,6 +210,7 @@ async fn invalid_response_is_reported_without_its_content() {
     ] {
         let server = Server::start(move |_| Reply::Send(bytes.clone())).await;
         let response = get(&client(&server), RequestOptions::new(TIMEOUT)).await;
+        assert!(!format!("{response:?}").contains("s3cret"));
         let refused = response.and_then(|response| response.json::<Vec<u32>>());
         let refused = refused.unwrap_err().to_string();
         assert!(refused.contains(expected), "{refused}");
@@ -259,6 +260,16 @@ async fn closed_connection_is_replaced_for_idempotent_requests_only() {
     let lost = send("POST", false).await.unwrap_err();
     assert!(lost.to_string().starts_with("the connection broke"));
     assert_eq!((server.requests().len(), server.connections()), (6, 3));
+}
+
+#[test]
+fn credential_that_cannot_be_sent_is_invalid() {
+    let request = Request::get("/").header(AUTHORIZATION, "Bearer a\nb");
+    let error = RequestError::from(request.body("").unwrap_err());
+    assert_eq!(error, RequestError::InvalidRequest);
+    let endpoint = Endpoint::parse("server.example", 443).unwrap();
+    let error = error.into_login_error(&endpoint);
+    assert_eq!(error.reason, Reason::InvalidCredentials);
 }
 
 #[test]
