@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: test check peers record brokers vsphere stores bench neighbours crash power-cuts syncs-matter protogen kinds kinds-check pod-security audit-policy
+.PHONY: test check peers record brokers vsphere provider stores bench neighbours crash power-cuts syncs-matter protogen kinds kinds-check pod-security audit-policy
 
 ## test: install what the tests need, then run all of them
 test:
@@ -31,6 +31,10 @@ brokers: peers
 ## vsphere: the README's session of vSphere on a real Kubernetes
 vsphere: peers
 	INSULA_VSPHERE_CLUSTER=kubernetes $(CARGO) test -p insula-e2e --test session vsphere
+
+## provider: the example of a provider, on an Insula and on a real Kubernetes
+provider: peers
+	@eval "$$(tools/peers/install --all | sed 's/^/export /')"; $(CARGO) test -p example-provider
 
 ## stores: the whole server suite on the embedded store and on etcd
 stores:

@@ -8,11 +8,30 @@
 //! | module | is |
 //! |---|---|
 //! | [`kinds`] | `DnsRecord`, and `DnsAccount` for accounts that namespaces or tenants share |
-//! | [`service`] | the client of the DNS service |
-//! | [`provider`] | the reconciler of records |
+//! | `service` | the client of the DNS service |
+//! | `provider` | the reconciler of records |
 //! | [`install`] | the objects to install |
 
 pub mod install;
 pub mod kinds;
-pub mod provider;
-pub mod service;
+mod provider;
+mod service;
+
+use insula_operator::outbound::HttpClients;
+use insula_operator::provider::{Settings, run};
+use kube::Client;
+
+/// Runs the operator; it trusts DNS services with certificates of these authorities, in DER.
+pub async fn operate(
+    client: Client,
+    authorities: Vec<Vec<u8>>,
+    tenants: bool,
+    stop: impl Future<Output = ()>,
+) {
+    let settings = Settings {
+        tenants,
+        ..Settings::new("dns-operator", install::NAMESPACE, service::TIMEOUT)
+    };
+    let services = service::Services(HttpClients::new(authorities));
+    run(client, provider::Dns, services, settings, stop).await;
+}

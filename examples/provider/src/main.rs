@@ -2,12 +2,9 @@
 //! `example-provider run [--tenants]` runs the operator.
 
 use std::io::Write;
-use std::time::Duration;
 
-use example_provider::install::{NAMESPACE, manifests};
-use example_provider::provider::Dns;
-use example_provider::service::Services;
-use insula_operator::provider::{Settings, run};
+use example_provider::install::manifests;
+use example_provider::operate;
 use kube::Client;
 
 #[tokio::main]
@@ -23,12 +20,8 @@ async fn main() -> anyhow::Result<()> {
         }
         Some("run") => {
             let client = Client::try_default().await?;
-            let settings = Settings {
-                tenants,
-                ..Settings::new("dns-operator", NAMESPACE, Duration::from_secs(10))
-            };
             let stop = async { drop(tokio::signal::ctrl_c().await) };
-            run(client, Dns, Services::default(), settings, stop).await;
+            operate(client, Vec::new(), tenants, stop).await;
         }
         _ => anyhow::bail!("expected `manifests` or `run`, and optionally `--tenants`"),
     }

@@ -22,9 +22,9 @@ use crate::kinds::{DnsAccount, DnsRecord};
 use crate::service::Services;
 
 /// The port of a DNS service.
-pub const PORT: u16 = 8053;
+const PORT: u16 = 8053;
 /// The contents of a Secret with an account.
-pub const ACCOUNT: Texts = Texts {
+const ACCOUNT: Texts = Texts {
     required: &["token"],
     optional: &[],
 };
@@ -33,8 +33,7 @@ const FINALIZER: &str = "dnsrecord.dns.example.com";
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// The provider.
-#[derive(Clone, Copy, Debug)]
-pub struct Dns;
+pub(crate) struct Dns;
 
 impl Provider for Dns {
     type Connector = Services;

@@ -11,7 +11,10 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
+use rustls::ServerConfig;
+use rustls::pki_types::PrivateKeyDer;
 use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
 
 /// The service. Records are kept with the token that wrote them.
 #[derive(Clone, Default)]
@@ -20,27 +23,36 @@ pub struct FakeDns {
 }
 
 impl FakeDns {
-    pub async fn start(&self) -> anyhow::Result<String> {
+    /// Starts it; returns its address and its certificate, in DER.
+    pub async fn start(&self) -> anyhow::Result<(String, Vec<u8>)> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?.to_string();
+        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
+        let certificate = made.cert.der().clone();
+        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der());
+        let key = key.map_err(anyhow::Error::msg)?;
+        let config = ServerConfig::builder()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.clone()], key)?;
+        let tls = TlsAcceptor::from(Arc::new(config));
         let dns = self.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let dns = dns.clone();
+                let (dns, tls) = (dns.clone(), tls.clone());
                 let service = service_fn(move |request| {
                     let dns = dns.clone();
                     async move { Ok::<_, Infallible>(dns.answer(request).await) }
                 });
                 tokio::spawn(async move {
                     let builder = Builder::new(TokioExecutor::new());
-                    builder
-                        .serve_connection(TokioIo::new(stream), service)
-                        .await
-                        .ok();
+                    if let Ok(stream) = tls.accept(stream).await {
+                        let served = builder.serve_connection(TokioIo::new(stream), service);
+                        served.await.ok();
+                    }
                 });
             }
         });
-        Ok(address)
+        Ok((address, certificate.to_vec()))
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {

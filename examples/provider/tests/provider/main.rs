@@ -8,10 +8,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use example_provider::install::manifests;
 use example_provider::kinds::{DnsAccount, DnsRecord};
-use example_provider::provider::Dns;
-use example_provider::service::Services;
+use example_provider::operate;
 use insula_e2e::kube_apiserver::KubeApiserver;
-use insula_operator::provider::{Settings, run};
 use insula_operator::spaces::client_for;
 use insula_testkit::server::{Setup, TestServer};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
@@ -44,14 +42,9 @@ async fn connect(url: &str, authority: &[u8]) -> anyhow::Result<Client> {
 struct Running(oneshot::Sender<()>, JoinHandle<()>);
 
 impl Running {
-    fn start(client: Client, tenants: bool) -> Self {
-        let settings = Settings {
-            leader_elect: false,
-            tenants,
-            ..Settings::new("example", "dns-system", Duration::from_secs(5))
-        };
+    fn start(client: Client, certificate: Vec<u8>, tenants: bool) -> Self {
         let (stop, stopped) = oneshot::channel::<()>();
-        let operator = run(client, Dns, Services::default(), settings, async {
+        let operator = operate(client, vec![certificate], tenants, async {
             drop(stopped.await);
         });
         Self(stop, tokio::spawn(operator))
@@ -132,11 +125,11 @@ async fn records_are_written_with_the_account_of_their_tenant_only() -> anyhow::
     let admin = connect(&server.url(), authority.as_bytes()).await?;
     system.install(&manifests(true)).await?;
     let dns = FakeDns::default();
-    let address = dns.start().await?;
+    let (address, certificate) = dns.start().await?;
     for tenant in ["acme", "bmce"] {
         server.tenant(tenant).await?;
     }
-    let operator = Running::start(admin.clone(), true);
+    let operator = Running::start(admin.clone(), certificate, true);
 
     // Tenant acme has a Secret of its own; the system lends an account to bmce.
     let (acme, bmce) = (client_for(&admin, "acme"), client_for(&admin, "bmce"));
@@ -202,8 +195,8 @@ async fn example_works_on_a_real_kubernetes() -> anyhow::Result<()> {
     let admin = connect(&format!("https://{}", server.address()), &authority).await?;
     server.client().await?.install(&manifests(false)).await?;
     let dns = FakeDns::default();
-    let address = dns.start().await?;
-    let operator = Running::start(admin.clone(), false);
+    let (address, certificate) = dns.start().await?;
+    let operator = Running::start(admin.clone(), certificate, false);
     for (name, team) in [("web", "a"), ("other", "b")] {
         let namespace = json!({"metadata": {"name": name, "labels": {"team": team}}});
         create(&Api::<Namespace>::all(admin.clone()), namespace).await?;
