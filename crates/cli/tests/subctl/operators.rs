@@ -231,7 +231,7 @@ fn vsphere_operator_manifests_are_printed() {
     let all = printed(&["operator", "vsphere", "manifests"]);
     assert_eq!(
         counted(&all),
-        "ClusterRole 5, ClusterRoleBinding 1, CustomResourceDefinition 8, Deployment 1, \
+        "ClusterRole 6, ClusterRoleBinding 1, CustomResourceDefinition 8, Deployment 1, \
          Namespace 1, Role 1, RoleBinding 1, ServiceAccount 1, ValidatingAdmissionPolicy 2, \
          ValidatingAdmissionPolicyBinding 2"
     );
@@ -249,7 +249,7 @@ fn vsphere_operator_manifests_are_printed() {
     let everywhere = printed(&["operator", "vsphere", "manifests", "--tenants"]);
     assert_eq!(everywhere.iter().filter(is_published).count(), 8);
     let tenant = printed(&["operator", "vsphere", "manifests", "--tenant", "acme"]);
-    assert_eq!(counted(&tenant), "ClusterRole 4, Namespace 1");
+    assert_eq!(counted(&tenant), "ClusterRole 5, Namespace 1");
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn unknown_operator_is_a_usage_error() {
         ),
         (
             &["identity", "users", "shared"],
-            "expected a kind and a name such as vsphereclusteridentity/shared; it is the only kind",
+            "expected a kind and a name such as vsphereclusteridentity/shared; kinds are vsphereclusteridentity",
         ),
     ] {
         let output = scene.insula(arguments).output().unwrap();
