@@ -4,15 +4,11 @@ mod explain;
 mod users;
 
 use clap::Subcommand;
-use insula_operator::provider::explain::{Error, Inspect};
-use insula_vsphere::inspect::VSphere;
+use insula_operator::provider::explain::Error;
 
 use crate::client::{self, AGENT};
 use crate::failure::Failure;
 use crate::kubeconfig::Source;
-
-/// All providers.
-const PROVIDERS: &[&dyn Inspect] = &[&VSphere];
 
 /// The arguments of `insula identity`.
 #[derive(clap::Args)]

@@ -21,6 +21,7 @@ mod output;
 mod pki;
 mod private_file;
 mod process;
+mod providers;
 mod relocate;
 mod secret;
 mod serve;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use insula_capi::relocation::identity_namespaces;
 use insula_relocate::{Error, Identities, Moved, NamespaceLabels, Pauses, Settings};
 use insula_relocate::{preview, relocate};
 use kube::Client;
@@ -12,6 +13,7 @@ use crate::duration;
 use crate::failure::Failure;
 use crate::kubeconfig::Source;
 use crate::output;
+use crate::providers::MOVE_RULES;
 use crate::subctl::Progress;
 use crate::terminal;
 
@@ -43,7 +45,7 @@ pub struct Args {
     without_identities: bool,
 
     /// Namespace with Secrets of identities (repeatable)
-    #[arg(long, value_name = "NAME", default_value = "capv-system")]
+    #[arg(long, value_name = "NAME", default_values_t = identity_namespaces(MOVE_RULES))]
     provider_namespace: Vec<String>,
 
     /// Copy the labels of the namespace, by which identities may allow it
@@ -94,7 +96,7 @@ async fn move_clusters(args: Args) -> Result<(), Failure> {
             false => Pauses::Confirmed,
         },
         timeout: args.timeout,
-        ..Settings::new(args.namespace.unwrap_or(namespace))
+        ..Settings::new(args.namespace.unwrap_or(namespace), MOVE_RULES)
     };
     let progress = Progress::to_stderr();
     let done = match args.dry_run {

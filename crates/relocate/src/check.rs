@@ -1,10 +1,11 @@
 //! Checks that need no I/O: whether clusters can be moved.
 
+use insula_capi::relocation::MoveRules;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::Value;
 
-use crate::names::{DELETED_FOR_MOVE, MARK, PAUSED};
+use crate::names::{CAPI, DELETED_FOR_MOVE, MARK, PAUSED};
 use crate::plan::Node;
 
 /// Where a cluster or class is in the course of a move.
@@ -35,39 +36,57 @@ pub fn stage(node: &Node, object: &DynamicObject, mark: &str) -> Stage {
     }
 }
 
-/// Returns why an object cannot be copied after everything was paused, if there is a reason: it
-/// may have changed before the pause took effect, or a user may have ended the pause.
-pub fn copy_obstacle(node: &Node, object: &DynamicObject, mark: &str) -> Option<String> {
-    let pausable = node.is_cluster() || node.is_class();
-    if pausable && stage(node, object, mark) == Stage::Active {
-        return Some(format!("{node} is not paused"));
-    }
-    move_obstacle(node, object, mark)
+/// The checks of one move.
+#[derive(Clone, Copy, Debug)]
+pub struct Checks<'a> {
+    /// The mark of the move, which names its source and target.
+    pub mark: &'a str,
+    /// The rules of all providers.
+    pub providers: &'a [&'a dyn MoveRules],
 }
 
-/// Returns why an object cannot be moved, if there is a reason.
-pub fn move_obstacle(node: &Node, object: &DynamicObject, mark: &str) -> Option<String> {
-    if object.metadata.deletion_timestamp.is_some()
-        && !object.annotations().contains_key(DELETED_FOR_MOVE)
-    {
-        return Some(format!("{node} is being deleted"));
-    }
-    if node.is_cluster() || node.is_class() {
-        match stage(node, object, mark) {
-            Stage::Active => {}
-            // It was checked when it was paused.
-            Stage::Moving => return None,
-            Stage::Paused => return Some(format!("{node} is paused")),
-            Stage::MovingElsewhere => return Some(format!("{node} is being moved somewhere else")),
+impl Checks<'_> {
+    /// Returns why an object cannot be copied after everything was paused, if there is a reason: it
+    /// may have changed before the pause took effect, or a user may have ended the pause.
+    pub fn copy_obstacle(&self, node: &Node, object: &DynamicObject) -> Option<String> {
+        let pausable = node.is_cluster() || node.is_class();
+        if pausable && stage(node, object, self.mark) == Stage::Active {
+            return Some(format!("{node} is not paused"));
         }
+        self.move_obstacle(node, object)
     }
-    let text = match (node.kind.as_str(), node.is_cluster()) {
-        (_, true) => cluster_obstacle(object)?,
-        ("Machine", _) => machine_obstacle(object)?,
-        ("VSphereVM", _) => vm_obstacle(object)?,
-        _ => return None,
-    };
-    Some(format!("{node} {text}"))
+
+    /// Returns why an object cannot be moved, if there is a reason.
+    pub fn move_obstacle(&self, node: &Node, object: &DynamicObject) -> Option<String> {
+        if object.metadata.deletion_timestamp.is_some()
+            && !object.annotations().contains_key(DELETED_FOR_MOVE)
+        {
+            return Some(format!("{node} is being deleted"));
+        }
+        if node.is_cluster() || node.is_class() {
+            match stage(node, object, self.mark) {
+                Stage::Active => {}
+                // It was checked when it was paused.
+                Stage::Moving => return None,
+                Stage::Paused => return Some(format!("{node} is paused")),
+                Stage::MovingElsewhere => {
+                    return Some(format!("{node} is being moved somewhere else"));
+                }
+            }
+        }
+        let text = match (node.group.as_str(), node.kind.as_str()) {
+            (CAPI, "Cluster") => cluster_obstacle(object),
+            (CAPI, "Machine") => machine_obstacle(object),
+            _ => self.provider_obstacle(node, object),
+        };
+        text.map(|text| format!("{node} {text}"))
+    }
+
+    fn provider_obstacle(&self, node: &Node, object: &DynamicObject) -> Option<&'static str> {
+        let movable = node.movable(object);
+        let mut providers = self.providers.iter();
+        providers.find_map(|rules| rules.obstacle(movable))
+    }
 }
 
 fn cluster_obstacle(object: &DynamicObject) -> Option<&'static str> {
@@ -98,15 +117,6 @@ fn machine_obstacle(object: &DynamicObject) -> Option<&'static str> {
     object.data["status"]["nodeRef"]
         .is_null()
         .then_some("has no node yet")
-}
-
-/// Until `biosUUID` is recorded, the virtual machine is found by the UID of its object, which
-/// differs at the target.
-fn vm_obstacle(object: &DynamicObject) -> Option<&'static str> {
-    let uuid = object.data["spec"]["biosUUID"].as_str();
-    uuid.unwrap_or_default()
-        .is_empty()
-        .then_some("has no virtual machine yet")
 }
 
 /// Returns whether a condition is true.

@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ObjectMeta, PostParams, TypeMeta};
 use serde_json::Value;
 
-use crate::check;
+use crate::check::Checks;
 use crate::error::Error;
 use crate::kind::Kind;
 use crate::names::{DELETED_FOR_MOVE, ORIGIN};
@@ -43,11 +43,10 @@ pub enum Existing {
 }
 
 /// Creates or updates an object at the target from its current state at the source. Returns
-/// `None` if the source no longer has it. A moved object has to be paused by the move with this
-/// mark.
+/// `None` if the source no longer has it. A moved object has to pass the checks.
 pub async fn copy(
     servers: (&Server, &Server),
-    mark: &str,
+    checks: Checks<'_>,
     node: &Node,
     kind: &Kind,
     uids: &UidMap,
@@ -65,7 +64,7 @@ pub async fn copy(
             return Ok(None);
         };
         if existing == Existing::Update
-            && let Some(obstacle) = check::copy_obstacle(node, &fresh, mark)
+            && let Some(obstacle) = checks.copy_obstacle(node, &fresh)
         {
             return Err(Error::NotMovable(vec![obstacle]));
         }

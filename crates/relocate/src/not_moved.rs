@@ -3,119 +3,103 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use insula_capi::relocation::{Movable, MoveRules, Shared, SharedKind, SharedObjects};
 use kube::api::{Api, DynamicObject, ListParams};
-use kube::core::{Selector, SelectorExt};
 use kube::discovery::{Discovery, Scope, verbs};
 use kube::{Client, ResourceExt};
 
 use crate::error::Error;
 use crate::kind::Kind;
+use crate::names::CAPI;
 use crate::observe::Observed;
 use crate::plan::{Disposition, Node, Step};
 use crate::server::Server;
 
-const ZONE: &str = "VSphereDeploymentZone";
-const DOMAIN: &str = "VSphereFailureDomain";
-
-/// Returns a warning for each deployment zone and failure domain that moved clusters and machines
-/// use and that the target lacks. Zones are shared by all namespaces and may have an identity of
-/// their own, so the target's administrator decides about them; they are never copied.
-pub async fn zones(
+/// Returns a warning for each object that moved ones use, that is never moved, and that the target
+/// lacks. One that only a shared object uses is reported with that object.
+pub async fn missing_at_target(
     servers: (&Server, &Server),
+    providers: &[&dyn MoveRules],
     found: &Observed,
     steps: &[Step],
 ) -> Result<Vec<String>, Error> {
-    let users = users(found, steps);
-    if users.is_empty() {
-        return Ok(Vec::new());
-    }
-    let here = listed(servers.0, ZONE).await?;
-    let there = names(&listed(servers.1, ZONE).await?);
-    let domains = names(&listed(servers.1, DOMAIN).await?);
-    let (mut warnings, mut seen) = (Vec::new(), BTreeSet::new());
-    for (node, used) in users {
-        for zone in here.iter().filter(|zone| used.is(zone)) {
-            let name = zone.name_any();
-            if !seen.insert(name.clone()) {
-                continue;
-            }
-            if !there.contains(&name) {
-                warnings.push(lacks(node, ZONE, &name));
-            }
-            let domain = zone.data["spec"]["failureDomain"].as_str();
-            if let Some(domain) = domain.filter(|&domain| !domains.contains(domain)) {
-                warnings.push(lacks(&format!("{ZONE} {name}"), DOMAIN, domain));
+    let mut warnings = Vec::new();
+    for &rules in providers {
+        let (mut here, mut there) = (SharedObjects::default(), SharedObjects::default());
+        for &kind in rules.shared_kinds() {
+            here.add(kind, listed(servers.0, kind).await?);
+        }
+        let users = users(rules, &here, found, steps);
+        if users.is_empty() {
+            continue;
+        }
+        for &kind in rules.shared_kinds() {
+            there.add(kind, listed(servers.1, kind).await?);
+        }
+        for (user, used) in users {
+            if there.find(&used).is_none() {
+                let Shared { kind, name } = used;
+                let kind = kind.kind;
+                warnings.push(format!(
+                    "{user} uses {kind} {name}, which is not at the target"
+                ));
             }
         }
     }
     Ok(warnings)
 }
 
-/// Which zones an object uses.
-enum Used {
-    /// All zones of a vCenter with matching labels.
-    Selected { server: String, selector: Selector },
-    /// The zone of this name.
-    Named(String),
-}
-
-impl Used {
-    fn is(&self, zone: &DynamicObject) -> bool {
-        match self {
-            Self::Selected { server, selector } => {
-                zone.data["spec"]["server"] == server.as_str() && selector.matches(zone.labels())
-            }
-            Self::Named(name) => zone.name_any() == *name,
-        }
-    }
-}
-
-/// Returns the objects that use zones, clusters before machines.
-fn users<'a>(found: &'a Observed, steps: &[Step]) -> Vec<(&'a Node, Used)> {
-    let (mut clusters, mut machines) = (Vec::new(), Vec::new());
-    for step in steps
+/// Returns each shared object that moved objects use, directly or through others, with its first
+/// user. Objects of providers come first.
+fn users(
+    rules: &dyn MoveRules,
+    shared: &SharedObjects,
+    found: &Observed,
+    steps: &[Step],
+) -> Vec<(String, Shared)> {
+    let moved = steps
         .iter()
-        .filter(|step| step.disposition == Disposition::Move)
-    {
-        let node = &found.nodes[step.at];
-        let spec = &found.objects[step.at].content.data["spec"];
-        let selector = spec["failureDomainSelector"].clone();
-        // A selector that cannot be parsed selects nothing at either server.
-        let selector = serde_json::from_value(selector)
-            .ok()
-            .flatten()
-            .and_then(|selector: LabelSelector| Selector::try_from(selector).ok());
-        if let Some((selector, server)) = selector.zip(spec["server"].as_str()) {
-            let server = server.to_owned();
-            clusters.push((node, Used::Selected { server, selector }));
-        }
-        let domain = spec["failureDomain"].as_str().unwrap_or_default();
-        if !domain.is_empty() {
-            machines.push((node, Used::Named(domain.to_owned())));
+        .filter(|step| step.disposition == Disposition::Move);
+    let moved = moved.map(|step| (&found.nodes[step.at], &found.objects[step.at].content));
+    let (last, first): (Vec<_>, Vec<_>) = moved.partition(|(node, _)| node.group == CAPI);
+    let (mut users, mut seen) = (Vec::new(), BTreeSet::new());
+    for (node, object) in first.into_iter().chain(last) {
+        let used = rules.uses(node.movable(object), shared).into_iter();
+        let mut open: Vec<(String, Shared)> = used.map(|used| (node.to_string(), used)).collect();
+        open.reverse();
+        while let Some((user, used)) = open.pop() {
+            if !seen.insert(used.clone()) {
+                continue;
+            }
+            if let Some(object) = shared.find(&used) {
+                let SharedKind { group, kind } = used.kind;
+                let movable = Movable {
+                    group,
+                    kind,
+                    object,
+                };
+                let name = format!("{kind} {}", used.name);
+                let more = rules.uses(movable, shared).into_iter().rev();
+                open.extend(more.map(|used| (name.clone(), used)));
+            }
+            users.push((user, used));
         }
     }
-    clusters.extend(machines);
-    clusters
+    users
 }
 
 /// Lists all objects of a cluster-scoped kind; none if the server does not define the kind.
-async fn listed(server: &Server, kind: &str) -> Result<Vec<DynamicObject>, Error> {
-    let is_it = |known: &&Kind| !known.namespaced && known.resource.kind == kind;
+async fn listed(server: &Server, shared: SharedKind) -> Result<Vec<DynamicObject>, Error> {
+    let is_it = |known: &&Kind| {
+        let resource = &known.resource;
+        !known.namespaced && resource.group == shared.group && resource.kind == shared.kind
+    };
     let Some(kind) = server.kinds.iter().find(is_it) else {
         return Ok(Vec::new());
     };
     let attempted = format!("list {} at the {}", kind.resource.plural, server.role);
     let list = server.api(kind, None).list(&ListParams::default()).await;
     Ok(list.map_err(Error::failed_to(attempted))?.items)
-}
-
-fn names(objects: &[DynamicObject]) -> BTreeSet<String> {
-    objects.iter().map(ResourceExt::name_any).collect()
-}
-
-fn lacks(who: &impl std::fmt::Display, kind: &str, name: &str) -> String {
-    format!("{who} uses {kind} {name}, which is not at the target")
 }
 
 /// Returns a warning for each object that is owned by a moved one but is of a kind that is not

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use insula_capi::relocation::MoveRules;
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams, ObjectMeta};
 use serde_json::Value;
@@ -34,8 +35,12 @@ pub struct Object {
 }
 
 impl Observed {
-    fn add(&mut self, kind: &Kind, content: DynamicObject) {
-        self.nodes.push(node(kind, &content));
+    fn add(&mut self, kind: &Kind, content: DynamicObject, providers: &[&dyn MoveRules]) {
+        let mut node = node(kind, &content);
+        let movable = node.movable(&content);
+        let secrets = providers.iter().flat_map(|rules| rules.secrets(movable));
+        node.used_secrets = secrets.collect();
+        self.nodes.push(node);
         let kind = kind.clone();
         self.objects.push(Object { kind, content });
     }
@@ -44,17 +49,21 @@ impl Observed {
 /// Reads the objects of the namespace and the identities that they reference.
 pub async fn observe(source: &Server, settings: &Settings) -> Result<Observed, Error> {
     let mut found = Observed::default();
+    let providers = match settings.identities {
+        Identities::Carry => settings.providers,
+        Identities::Leave => &[],
+    };
     for kind in source.kinds.iter().filter(|kind| kind.namespaced) {
         let api = source.api(kind, Some(&settings.namespace));
         let attempted = format!("list {} at the source", kind.resource.plural);
         let list = api.list(&ListParams::default()).await;
         for object in list.map_err(Error::failed_to(attempted))? {
-            found.add(kind, object);
+            found.add(kind, object, providers);
         }
     }
     for kind in [Kind::secrets(), Kind::config_maps()] {
         for metadata in metadata(source, &kind, &settings.namespace).await? {
-            found.add(&kind, bare(metadata));
+            found.add(&kind, bare(metadata), &[]);
         }
     }
     if settings.identities == Identities::Carry {
@@ -93,7 +102,7 @@ async fn identities(
         };
         uids.extend(identity.uid());
         secrets.extend(secret_of(&identity));
-        found.add(kind, identity);
+        found.add(kind, identity, &[]);
     }
     if uids.is_empty() {
         return Ok(());
@@ -113,7 +122,7 @@ async fn identities(
                     .is_some_and(|name| secrets.contains(name))
             };
             if owners.any(|uid| uids.contains(uid)) || named() {
-                found.add(&kind, bare(metadata));
+                found.add(&kind, bare(metadata), &[]);
             }
         }
     }
@@ -157,6 +166,7 @@ fn node(kind: &Kind, object: &DynamicObject) -> Node {
         // `topology.class` belongs to contract v1beta1.
         class: text(&class["classRef"]["name"]).or_else(|| text(&class["class"])),
         secret: (!kind.namespaced).then(|| secret_of(object)).flatten(),
+        used_secrets: Vec::new(),
     }
 }
 

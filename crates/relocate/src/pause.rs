@@ -4,7 +4,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::check::{self, Stage};
+use crate::check::{self, Checks, Stage};
 use crate::copy::MAX_ATTEMPTS;
 use crate::error::Error;
 use crate::kind::Kind;
@@ -15,7 +15,12 @@ use crate::server::Server;
 use crate::settings::{Pauses, Settings};
 
 /// Pauses a cluster or class at the source, with the mark of this move.
-pub async fn pause(source: &Server, node: &Node, kind: &Kind, mark: &str) -> Result<(), Error> {
+pub async fn pause(
+    source: &Server,
+    node: &Node,
+    kind: &Kind,
+    checks: Checks<'_>,
+) -> Result<(), Error> {
     let api = source.api(kind, node.namespace.as_deref());
     let attempted = || format!("pause {node} at the source");
     for _ in 0..MAX_ATTEMPTS {
@@ -23,13 +28,13 @@ pub async fn pause(source: &Server, node: &Node, kind: &Kind, mark: &str) -> Res
         let Some(there) = there.map_err(Error::failed_to(attempted()))? else {
             return Ok(());
         };
-        if check::stage(node, &there, mark) == Stage::Moving {
+        if check::stage(node, &there, checks.mark) == Stage::Moving {
             return Ok(());
         }
-        if let Some(obstacle) = check::move_obstacle(node, &there, mark) {
+        if let Some(obstacle) = checks.move_obstacle(node, &there) {
             return Err(Error::NotMovable(vec![obstacle]));
         }
-        if write(&api, &there, node, Some(mark))
+        if write(&api, &there, node, Some(checks.mark))
             .await
             .map_err(Error::failed_to(attempted()))?
         {

@@ -10,6 +10,9 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use insula_capi::relocation::Movable;
+use kube::api::DynamicObject;
+
 use crate::error::Error;
 use crate::names::{ADDONS, CAPI};
 
@@ -36,6 +39,8 @@ pub struct Node {
     pub class: Option<String>,
     /// The Secret that it references, if it is an identity.
     pub secret: Option<String>,
+    /// The Secrets of its namespace that it uses without owning them.
+    pub used_secrets: Vec<String>,
 }
 
 /// A reference to an identity: a kind of the same group, without a namespace.
@@ -111,6 +116,15 @@ impl Node {
     /// Returns whether it is a Secret.
     pub fn is_secret(&self) -> bool {
         self.group.is_empty() && self.kind == "Secret"
+    }
+
+    /// Returns the object as the rules of providers see it.
+    pub fn movable<'a>(&'a self, object: &'a DynamicObject) -> Movable<'a> {
+        Movable {
+            group: &self.group,
+            kind: &self.kind,
+            object,
+        }
     }
 
     /// Returns whether several clusters may use it.
@@ -199,13 +213,15 @@ fn shared_dependents(
     }
 }
 
-/// Returns the objects that moved ones reference but do not own: identities, and classes if only
-/// one cluster is moved.
+/// Returns the objects that moved ones reference but do not own: identities, Secrets, and classes
+/// if only one cluster is moved.
 fn referenced(nodes: &[Node], going: &BTreeSet<usize>, selection: Selection<'_>) -> Vec<usize> {
     let mut found = Vec::new();
     for (at, node) in nodes.iter().enumerate() {
         let named = going.iter().map(|&going| &nodes[going]).any(|by| {
-            names_identity(by, node) || (selection.cluster.is_some() && names_class(by, node))
+            names_identity(by, node)
+                || (selection.cluster.is_some() && names_class(by, node))
+                || (!going.contains(&at) && uses_secret(by, node))
         });
         if named {
             found.push(at);
@@ -221,6 +237,10 @@ fn names_identity(by: &Node, node: &Node) -> bool {
             .identity
             .as_ref()
             .is_some_and(|named| named.kind == node.kind && named.name == node.name)
+}
+
+fn uses_secret(by: &Node, node: &Node) -> bool {
+    node.is_secret() && node.namespace == by.namespace && by.used_secrets.contains(&node.name)
 }
 
 fn names_class(by: &Node, node: &Node) -> bool {

@@ -26,13 +26,13 @@ use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams, ObjectMeta};
 use tokio::time::{Instant, sleep};
 
-use crate::check;
+use crate::check::Checks;
 use crate::copy::{Copied, Existing, MAX_ATTEMPTS, UidMap, copy};
 use crate::error::Error;
 use crate::kind::Kind;
 use crate::names::{CLUSTER_NAME, ORIGIN};
 use crate::namespaces;
-use crate::not_moved::{left_behind, zones};
+use crate::not_moved::{left_behind, missing_at_target};
 use crate::observe::{Observed, observe};
 use crate::pause::{blocked, pause, unconfirmed};
 use crate::plan::{Disposition, Node, Selection, Step, plan};
@@ -96,7 +96,7 @@ struct Move<'a> {
 }
 
 /// A check that returns why an object cannot be moved or copied.
-type Check = fn(&Node, &DynamicObject, &str) -> Option<String>;
+type Check = fn(&Checks<'_>, &Node, &DynamicObject) -> Option<String>;
 
 /// The copies, by the index of their step, and their names.
 struct CopyPass {
@@ -124,6 +124,13 @@ impl<'a> Move<'a> {
             report,
             mark,
         })
+    }
+
+    fn checks(&self) -> Checks<'_> {
+        Checks {
+            mark: &self.mark,
+            providers: self.settings.providers,
+        }
     }
 
     async fn run(&self) -> Result<Moved, Error> {
@@ -157,19 +164,22 @@ impl<'a> Move<'a> {
     }
 
     async fn check(&self, found: &Observed, steps: &[Step]) -> Result<(), Error> {
-        self.ensure_movable(found, steps, check::move_obstacle)?;
+        self.ensure_movable(found, steps, |checks, node, object| {
+            checks.move_obstacle(node, object)
+        })?;
         self.ensure_kinds_served(found, steps)?;
         self.ensure_names_free(found, steps).await
     }
 
     /// Fails if a moved object does not pass the check.
     fn ensure_movable(&self, found: &Observed, steps: &[Step], check: Check) -> Result<(), Error> {
+        let checks = self.checks();
         let moved = steps
             .iter()
             .filter(|step| step.disposition == Disposition::Move);
         let obstacles = moved.filter_map(|step| {
             let (node, object) = (&found.nodes[step.at], &found.objects[step.at]);
-            check(node, &object.content, &self.mark)
+            check(&checks, node, &object.content)
         });
         let obstacles: Vec<String> = obstacles.collect();
         match obstacles.is_empty() {
@@ -251,7 +261,7 @@ impl<'a> Move<'a> {
             let node = &found.nodes[step.at];
             if node.is_cluster() || node.is_class() {
                 let kind = &found.objects[step.at].kind;
-                pause(&self.source, node, kind, &self.mark).await?;
+                pause(&self.source, node, kind, self.checks()).await?;
                 self.report.done(&format!("paused {node} at the source"));
             }
         }
@@ -269,7 +279,9 @@ impl<'a> Move<'a> {
             let blocked = blocked(&found, &steps);
             let waiting = match (unpaused.is_empty(), blocked.is_empty()) {
                 (true, true) => {
-                    self.ensure_movable(&found, &steps, check::copy_obstacle)?;
+                    self.ensure_movable(&found, &steps, |checks, node, object| {
+                        checks.copy_obstacle(node, object)
+                    })?;
                     return Ok((found, steps));
                 }
                 (false, _) => unpaused,
@@ -356,7 +368,7 @@ impl<'a> Move<'a> {
         };
         let (node, kind) = (&found.nodes[step.at], &found.objects[step.at].kind);
         let servers = (&self.source, &self.target);
-        let copied = copy(servers, &self.mark, node, kind, known, existing).await?;
+        let copied = copy(servers, self.checks(), node, kind, known, existing).await?;
         if copied.is_some() {
             self.report.done(&format!("copied {node} to the target"));
         }
@@ -418,7 +430,7 @@ impl<'a> Move<'a> {
         let attempted = format!("read {node} at the source");
         let here = api.get_opt(&node.name).await;
         let here = here.map_err(Error::failed_to(attempted))?;
-        match here.and_then(|here| check::copy_obstacle(node, &here, &self.mark)) {
+        match here.and_then(|here| self.checks().copy_obstacle(node, &here)) {
             Some(obstacle) => Err(Error::NotMovable(vec![obstacle])),
             None => Ok(()),
         }
@@ -439,7 +451,7 @@ impl<'a> Move<'a> {
                 return Ok(());
             }
             let servers = (&self.source, &self.target);
-            let again = copy(servers, &self.mark, node, kind, known, Existing::Update).await?;
+            let again = copy(servers, self.checks(), node, kind, known, Existing::Update).await?;
             let Some(again) = again else {
                 return Ok(());
             };
@@ -530,8 +542,10 @@ impl<'a> Move<'a> {
         }
         let servers = (&self.source, &self.target);
         let namespace = &self.settings.namespace;
+        let providers = self.settings.providers;
+        let missing = missing_at_target(servers, providers, found, steps).await;
         let left = left_behind(&self.source, namespace, found, steps).await;
-        for warnings in [zones(servers, found, steps).await, left] {
+        for warnings in [missing, left] {
             // A failure to find out is reported, but does not stop the move.
             let warnings = warnings.unwrap_or_else(|error| vec![error.to_string()]);
             warnings.iter().for_each(|text| self.report.warn(text));

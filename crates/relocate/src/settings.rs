@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use insula_capi::relocation::{MoveRules, identity_namespaces};
+
 /// The options of a move.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -11,7 +13,9 @@ pub struct Settings {
     pub cluster: Option<String>,
     /// Whether the identities that moved clusters reference are copied.
     pub identities: Identities,
-    /// The namespaces with the Secrets of identities.
+    /// The rules of all providers.
+    pub providers: &'static [&'static dyn MoveRules],
+    /// The namespaces with the Secrets of identities; by default those of the providers.
     pub provider_namespaces: Vec<String>,
     /// Whether the namespace at the target gets the labels of the one at the source.
     pub namespace_labels: NamespaceLabels,
@@ -25,12 +29,13 @@ pub struct Settings {
 
 impl Settings {
     /// Returns the options for all clusters of a namespace, with their identities.
-    pub fn new(namespace: impl Into<String>) -> Self {
+    pub fn new(namespace: impl Into<String>, providers: &'static [&'static dyn MoveRules]) -> Self {
         Self {
             namespace: namespace.into(),
             cluster: None,
             identities: Identities::Carry,
-            provider_namespaces: vec!["capv-system".to_owned()],
+            providers,
+            provider_namespaces: identity_namespaces(providers),
             namespace_labels: NamespaceLabels::Leave,
             pauses: Pauses::Confirmed,
             timeout: Duration::from_secs(120),

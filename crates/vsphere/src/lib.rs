@@ -9,6 +9,7 @@
 //! | [`vcenter`] | a vCenter, over SOAP: sessions, inventory, virtual machines, tasks |
 //! | [`operator`] | the reconcilers that bring vCenters in line with the custom resources |
 //! | [`inspect`] | how to ask which credential an object gets |
+//! | `relocation` | the rules for moves of clusters to another API server |
 //! | [`names`] | group, labels, finalizers and other well-known names |
 
 pub mod crds;
@@ -18,5 +19,6 @@ pub mod manifests;
 pub mod names;
 pub mod operator;
 pub mod policy;
+mod relocation;
 pub mod roles;
 pub mod vcenter;

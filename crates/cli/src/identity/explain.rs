@@ -3,8 +3,9 @@
 use insula_operator::provider::explain::{self, Inspect, Verdict, find_kind};
 use kube::Client;
 
-use super::{PROVIDERS, join, to_failure};
+use super::{join, to_failure};
 use crate::failure::Failure;
+use crate::providers::INSPECTED;
 use crate::{output, terminal};
 
 /// The arguments.
@@ -51,7 +52,7 @@ pub async fn run(client: &Client, args: Args) -> Result<(), Failure> {
 
 fn object(text: &str) -> Result<Object, String> {
     let read = text.split_once('/').and_then(|(kind, name)| {
-        let ((provider, kind), name) = (find_kind(PROVIDERS, kind)?, name.to_owned());
+        let ((provider, kind), name) = (find_kind(INSPECTED, kind)?, name.to_owned());
         let is_name = !name.is_empty() && !name.contains('/');
         is_name.then_some(Object {
             provider,
@@ -60,7 +61,7 @@ fn object(text: &str) -> Result<Object, String> {
         })
     });
     read.ok_or_else(|| {
-        let kinds = PROVIDERS.iter().flat_map(|provider| provider.kinds());
+        let kinds = INSPECTED.iter().flat_map(|provider| provider.kinds());
         let kinds: Vec<_> = kinds.map(|(kind, _)| kind.to_ascii_lowercase()).collect();
         format!(
             "expected a kind and a name such as vspherecluster/prod; kinds are {}",

@@ -6,8 +6,9 @@ use insula_operator::provider::explain::Inspect;
 use insula_operator::provider::users::{self, User, Users};
 use kube::Client;
 
-use super::{PROVIDERS, join, to_failure};
+use super::{join, to_failure};
 use crate::failure::Failure;
+use crate::providers::INSPECTED;
 use crate::{output, terminal};
 
 /// The arguments.
@@ -137,7 +138,7 @@ fn named(user: &User) -> String {
 }
 
 fn identity(text: &str) -> Result<Identity, String> {
-    let all = PROVIDERS
+    let all = INSPECTED
         .iter()
         .filter_map(|provider| Some((*provider, provider.identities()?)));
     let read = text.split_once('/').and_then(|(kind, name)| {

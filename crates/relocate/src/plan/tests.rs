@@ -129,6 +129,27 @@ fn o13_secret_in_the_clusters_namespace_never_belongs_to_an_identity() {
 }
 
 #[test]
+fn used_secrets_are_copied_unless_they_move() {
+    let mut user = infra("a", "c", "");
+    user.used_secrets = ["shared", "owned", "missing"].map(str::to_owned).to_vec();
+    let nodes = [
+        cluster("a", "c"),
+        user,
+        secret("a", "shared", &[]),
+        secret("a", "owned", &["VSphereCluster/a/c"]),
+        secret("a", "unrelated", &[]),
+        secret("b", "shared", &[]),
+    ];
+    let expected = [
+        "Move Cluster a/c",
+        "Copy Secret a/shared",
+        "Move VSphereCluster a/c",
+        "Move Secret a/owned",
+    ];
+    assert_eq!(planned(&nodes, ALL), expected);
+}
+
+#[test]
 fn o13_owner_references_across_namespaces_are_ignored() {
     let nodes = [
         cluster("a", "c"),

@@ -1,5 +1,6 @@
 //! Identities that moved clusters reference, and their Secrets.
 
+use insula_capi::relocation::{Movable, MoveRules};
 use insula_relocate::Settings;
 use insula_relocate::settings::Identities;
 use kube::ResourceExt;
@@ -240,5 +241,45 @@ async fn identity_terminating_at_the_target_fails_the_move() -> anyhow::Result<(
     assert_eq!(refused.to_string(), text);
     let here = scene.source.get(CAPI, "Cluster", ("a", "c")).await?;
     assert_eq!(here.expect("a cluster").data["spec"]["paused"], json!(null));
+    Ok(())
+}
+
+/// A provider whose clusters use a Secret of their namespace without owning it.
+#[derive(Debug)]
+struct SharedAccounts;
+
+impl MoveRules for SharedAccounts {
+    fn obstacle(&self, _: Movable<'_>) -> Option<&'static str> {
+        None
+    }
+
+    fn secrets(&self, object: Movable<'_>) -> Vec<String> {
+        let uses = object.kind == "VSphereCluster";
+        uses.then(|| "shared-account".to_owned())
+            .into_iter()
+            .collect()
+    }
+}
+
+#[tokio::test]
+async fn secrets_used_but_not_owned_are_copied_and_stay_at_the_source() -> anyhow::Result<()> {
+    let account = "Secret a/shared-account".to_owned();
+    for (identities, is_copied) in [(Identities::Carry, true), (Identities::Leave, false)] {
+        let scene = Scene::with_cluster().await?;
+        for name in ["shared-account", "unrelated"] {
+            scene.source.put(secret("a", name, &[])).await?;
+        }
+        let settings = Settings {
+            providers: &[&SharedAccounts],
+            identities,
+            ..settings()
+        };
+        let (moved, _) = scene.relocate_with(&settings).await?;
+        assert_eq!(moved.copied.contains(&account), is_copied, "{identities:?}");
+        let there = scene.target.inventory().await?;
+        assert_eq!(there.contains(&account), is_copied, "{identities:?}");
+        let left = ["Secret a/shared-account", "Secret a/unrelated"];
+        assert_eq!(scene.source.inventory().await?, left);
+    }
     Ok(())
 }

@@ -9,6 +9,7 @@ use insula_operator::report::Report;
 use insula_relocate::{Error, Moved, Settings, relocate};
 use insula_testkit::capi;
 use insula_testkit::server::TestServer;
+use insula_vsphere::inspect::VSphere;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config, ResourceExt};
@@ -56,7 +57,7 @@ pub fn settings() -> Settings {
     Settings {
         timeout: Duration::from_secs(20),
         poll_interval: Duration::from_millis(10),
-        ..Settings::new("a")
+        ..Settings::new("a", &[&VSphere])
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use insula_operator::report::Silent;
 use insula_relocate::{Settings, relocate};
 use insula_testkit::vcenter::FakeVCenter;
+use insula_vsphere::inspect::VSphere;
 use insula_vsphere::kinds::{VSphereMachine, VSphereVM};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -102,7 +103,7 @@ async fn assert_moves(source: &World, target: &World, vcenter: &FakeVCenter) -> 
     let settings = Settings {
         poll_interval: Duration::from_millis(20),
         timeout: Duration::from_secs(60),
-        ..Settings::new("team-a")
+        ..Settings::new("team-a", &[&VSphere])
     };
     relocate(&source.admin, &target.admin, &settings, &Silent).await?;
     source
