@@ -3,17 +3,27 @@
 //! | module | is |
 //! |---|---|
 //! | [`kinds`] | the fields of Cluster and Machine that providers use |
+//! | [`contract`] | both contracts: labels of definitions, and how infrastructure is reported |
+//! | [`v1beta1`] | conditions and failures of contract `v1beta1` |
+//! | [`provider_id`] | the ID of a machine at its provider |
 //! | [`owner`] | the Cluster or Machine that owns an object |
 //! | [`owning_cluster`] | the Cluster that an object belongs to, and its infrastructure |
 //! | [`paused`] | whether an object is paused |
+//! | [`workload`] | clients of workload clusters |
 //! | [`relocation`] | the rules of providers for moves of clusters |
 //! | [`names`] | labels, annotations and other well-known names |
 
+pub mod contract;
 pub mod kinds;
 pub mod names;
 pub mod owner;
 pub mod owning_cluster;
 pub mod paused;
+pub mod provider_id;
 pub mod relocation;
+pub mod v1beta1;
+pub mod workload;
 
+pub use contract::{Contract, Initialization};
 pub use kinds::{Cluster, Machine};
+pub use provider_id::ProviderId;

@@ -112,6 +112,13 @@ where
             "Cluster {name:?} references a {kind} of {api_group}, not a {wanted} of {wanted_group}"
         ));
     }
+    // Version v1beta1 can name another namespace, whose objects are not the Cluster's to use.
+    let (there, here) = (&reference.namespace, &cluster.metadata.namespace);
+    if there.is_some() && there != here {
+        return missing(format!(
+            "Cluster {name:?} references a {kind} of another namespace"
+        ));
+    }
     Ok(reference)
 }
 
@@ -128,6 +135,14 @@ mod tests {
                 api_group: group.to_owned(),
                 kind: kind.to_owned(),
                 name: "prod".to_owned(),
+                namespace: None,
+            })
+        };
+        let inside = |namespace: &str| {
+            let reference: Option<ContractReference> = on(GROUP, "Machine");
+            reference.map(|reference| ContractReference {
+                namespace: Some(namespace.to_owned()),
+                ..reference
             })
         };
         for (reference_given, expected) in [
@@ -146,13 +161,19 @@ mod tests {
                      cluster.x-k8s.io",
                 ),
             ),
+            (inside("team"), Ok("prod")),
+            (
+                inside("other"),
+                Err("Cluster \"c\" references a Machine of another namespace"),
+            ),
             (None, Err("Cluster \"c\" has no infrastructureRef yet")),
         ] {
             let spec = ClusterSpec {
                 infrastructure_ref: reference_given,
                 ..ClusterSpec::default()
             };
-            let cluster = Cluster::new("c", spec);
+            let mut cluster = Cluster::new("c", spec);
+            cluster.metadata.namespace = Some("team".to_owned());
             let found = reference::<Machine>(&cluster).map(|reference| reference.name.as_str());
             let expected = expected
                 .map_err(|message| NoCluster::no_infrastructure("Machine", message.to_owned()));

@@ -8,6 +8,7 @@ mod zone;
 
 pub use cluster::*;
 pub use identity::*;
+pub use insula_capi::Initialization;
 pub use machine::*;
 pub use vm::*;
 pub use zone::*;

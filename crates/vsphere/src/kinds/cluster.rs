@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
-use super::VSphereIdentityReference;
+use super::{Initialization, VSphereIdentityReference};
 
 /// A cluster on a vCenter.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -77,14 +77,6 @@ pub struct VSphereClusterStatus {
     )]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-}
-
-/// Initialization steps; once true, they stay true.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Initialization {
-    /// The infrastructure was provisioned.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub provisioned: Option<bool>,
 }
 
 /// A zone that machines can be placed in.

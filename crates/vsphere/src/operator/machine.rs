@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use insula_capi::names::CLUSTER_LABEL;
 use insula_capi::owning_cluster::{self, OwningCluster};
-use insula_capi::{Machine, owner, paused};
+use insula_capi::{Machine, ProviderId, owner, paused};
 use insula_operator::commit::{self, StatusChange};
 use insula_operator::condition::find;
 use insula_operator::retry::Outcome;
@@ -29,6 +29,8 @@ use crate::kinds::{
 };
 use crate::names::MACHINE_FINALIZER;
 
+/// The scheme of provider IDs.
+const SCHEME: &str = "vsphere";
 /// The longest wait for a change that is watched.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
@@ -178,12 +180,14 @@ impl MachineReconciler<'_> {
 
     /// Records the BIOS UUID as `providerID`, once.
     async fn record_provider_id(&mut self, vm: &VSphereVM) -> Result<(), kube::Error> {
-        let Some(uuid) = bios_uuid(vm).filter(|_| !self.has_provider_id()) else {
+        let uuid = bios_uuid(vm).filter(|_| !self.has_provider_id());
+        let id = uuid.and_then(|uuid| ProviderId::new(SCHEME, uuid).ok());
+        let Some(id) = id else {
             return Ok(());
         };
         let patch = json!({
             "metadata": {"resourceVersion": self.machine.stored.resource_version()},
-            "spec": {"providerID": format!("vsphere://{uuid}")},
+            "spec": {"providerID": id.to_string()},
         });
         let patch = Patch::Merge(patch);
         let (name, machines) = (&self.of.key.name, &self.machine.api);

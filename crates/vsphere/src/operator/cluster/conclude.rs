@@ -1,5 +1,6 @@
 //! The status of a cluster.
 
+use insula_capi::contract::latch_provisioned;
 use insula_capi::paused;
 use insula_identity::credential::Source;
 use insula_identity::decide::Refusal;
@@ -7,7 +8,7 @@ use insula_operator::condition::{ConditionWriter, READY};
 use insula_operator::provider::{full_message, source_text};
 use k8s_openapi::jiff::Timestamp;
 
-use crate::kinds::{FailureDomain, Initialization, VSphereCluster};
+use crate::kinds::{FailureDomain, VSphereCluster};
 use crate::operator::condition::{VCENTER, reason};
 use crate::operator::credentials::IDENTITY;
 
@@ -87,13 +88,12 @@ pub(super) fn conclude(
     if let (true, VCenter::Available { version, .. }) = (answers, &found.vcenter) {
         status.v_center_version = Some(version.clone());
     }
-    // Once provisioned, always provisioned: Cluster API does not take it back either.
-    if answers && !waits && found.has_owner {
-        status.ready = Some(true);
-        status.initialization = Some(Initialization {
-            provisioned: Some(true),
-        });
-    }
+    let is_provisioned = answers && !waits && found.has_owner;
+    latch_provisioned(
+        &mut status.ready,
+        &mut status.initialization,
+        is_provisioned,
+    );
     after
 }
 

@@ -1,13 +1,12 @@
 //! The status of a machine. No I/O.
 
+use insula_capi::contract::latch_provisioned;
 use insula_capi::paused;
 use insula_operator::condition::{ConditionWriter, find};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use crate::kinds::{
-    Initialization, MachineAddress, VSphereMachine, VSphereMachineStatus, VSphereVM,
-};
+use crate::kinds::{MachineAddress, VSphereMachine, VSphereMachineStatus, VSphereVM};
 use crate::operator::condition::VCENTER;
 use crate::operator::vm::{PROVISIONED, bios_uuid, needs_addresses};
 
@@ -51,10 +50,7 @@ impl StatusWriter<'_> {
         let name = vm.name_any();
         let vm = vm.status.clone().unwrap_or_default();
         let status = self.status();
-        status.ready = Some(true);
-        status.initialization = Some(Initialization {
-            provisioned: Some(true),
-        });
+        latch_provisioned(&mut status.ready, &mut status.initialization, true);
         let address = |kind: &str, address: String| MachineAddress {
             kind: kind.to_owned(),
             address,

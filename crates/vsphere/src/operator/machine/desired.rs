@@ -29,39 +29,25 @@ pub(super) struct Zone {
 }
 
 impl Inputs<'_> {
-    /// Returns the Secret with the bootstrap data, once it is known.
-    pub fn bootstrap_secret(&self) -> Option<&str> {
-        let name = self.owner.spec.bootstrap.data_secret_name.as_deref();
-        name.filter(|name| !name.is_empty())
-    }
-
     /// Returns the name of the zone that it is placed in.
     pub fn zone(&self) -> Option<&str> {
-        let of = |zone: &'_ Option<String>| zone.as_deref().is_some_and(|name| !name.is_empty());
-        let (first, second) = (
-            &self.owner.spec.failure_domain,
-            &self.machine.spec.failure_domain,
-        );
-        let zone = [first, second].into_iter().find(|zone| of(zone))?;
-        zone.as_deref()
+        let own = self.machine.spec.failure_domain.as_deref();
+        let own = own.filter(|name| !name.is_empty());
+        self.owner.failure_domain().or(own)
     }
 
     /// Returns why the VSphereVM cannot be created yet, if there is a reason.
     pub fn wait_reason(&self) -> Option<(&'static str, &'static str)> {
-        let cluster = self.cluster.status.as_ref();
-        let done = cluster
-            .and_then(|status| status.initialization)
-            .unwrap_or_default();
-        if done.infrastructure_provisioned != Some(true) {
+        if !self.cluster.is_infrastructure_provisioned() {
             let message = "the infrastructure of its cluster is not ready yet";
             return Some(("WaitingForClusterInfrastructureReady", message));
         }
-        if self.bootstrap_secret().is_some() {
+        if self.owner.bootstrap_secret().is_some() {
             return None;
         }
-        let joins = !self.owner.labels().contains_key(CONTROL_PLANE_LABEL);
+        let joins = !self.owner.is_control_plane();
         Some(
-            match joins && done.control_plane_initialized != Some(true) {
+            match joins && !self.cluster.is_control_plane_initialized() {
                 true => (
                     "WaitingForControlPlaneInitialized",
                     "the control plane of its cluster is not initialized yet",
@@ -89,9 +75,12 @@ impl Inputs<'_> {
     pub fn vm(&self, name: &str, zone: Option<&Zone>) -> VSphereVM {
         let spec = VSphereVMSpec {
             machine: self.spec(zone),
-            bootstrap_ref: self.bootstrap_secret().map(|name| BootstrapReference {
-                name: name.to_owned(),
-            }),
+            bootstrap_ref: self
+                .owner
+                .bootstrap_secret()
+                .map(|name| BootstrapReference {
+                    name: name.to_owned(),
+                }),
             bios_uuid: None,
         };
         let mut vm = VSphereVM::new(name, spec);
