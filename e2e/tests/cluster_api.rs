@@ -1,4 +1,5 @@
-//! Cluster API's own programs against Insula: its controllers, and moving clusters.
+//! Cluster API's own programs against Insula: its controllers with the vSphere operator, and moving
+//! clusters.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use std::path::Path;
@@ -7,9 +8,11 @@ use std::time::{Duration, Instant};
 use insula_e2e::cluster_api::ClusterApi;
 use insula_e2e::insula::Insula;
 use insula_e2e::kubectl::Kubectl;
+use insula_testkit::vcsim::VcSim;
 use insula_vsphere::crds;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::runtime::Runtime;
 
 /// The deadline of every wait.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -21,13 +24,20 @@ struct ManagementCluster {
 }
 
 impl ManagementCluster {
-    fn new(api: &ClusterApi, program: &Path, folder: &Path, name: &str) -> Self {
+    /// A server with the CRDs of Cluster API.
+    fn start(api: &ClusterApi, program: &Path, folder: &Path, name: &str, flags: &[&str]) -> Self {
         let home = folder.join(name);
         std::fs::create_dir_all(&home).unwrap();
-        let server = Insula::start(&home.join("data"), &[]);
+        let server = Insula::start(&home.join("data"), flags);
         let kubectl = Kubectl::new(name, program, &server.kubeconfig(), &home);
         let definitions = api.definitions().display();
         kubectl.get(&format!("apply --server-side -f {definitions}"));
+        Self { server, kubectl }
+    }
+
+    fn new(api: &ClusterApi, program: &Path, folder: &Path, name: &str) -> Self {
+        let side = Self::start(api, program, folder, name, &[]);
+        let kubectl = &side.kubectl;
         for definition in crds::all() {
             let text = serde_json::to_string(&definition).unwrap();
             kubectl.given(&text).get("apply --server-side -f -");
@@ -38,9 +48,9 @@ impl ManagementCluster {
             ("capv-system", "vsphere", "InfrastructureProvider"),
         ] {
             kubectl.get(&format!("create namespace {namespace}"));
-            apply(&kubectl, &provider(namespace, name, kind));
+            apply(kubectl, &provider(namespace, name, kind));
         }
-        Self { server, kubectl }
+        side
     }
 
     /// A field of an object, or an empty string if it is missing.
@@ -57,6 +67,19 @@ impl ManagementCluster {
                 return;
             }
             assert!(begun.elapsed() < TIMEOUT, "{object} {path}: {found:?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Waits until a field has a value, and returns it.
+    fn await_some(&self, namespace: &str, object: &str, path: &str) -> String {
+        let begun = Instant::now();
+        loop {
+            let found = self.read(namespace, object, path);
+            if !found.is_empty() {
+                return found;
+            }
+            assert!(begun.elapsed() < TIMEOUT, "{object} {path} is not set");
             std::thread::sleep(Duration::from_millis(100));
         }
     }
@@ -254,4 +277,157 @@ fn t4_insula_move_works_with_cluster_apis_own_controllers() {
         let log = core.log();
         assert!(!log.contains("panic"), "{log}");
     }
+}
+
+const INFRA: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
+/// The thumbprint of the certificate that is built into vcsim.
+const THUMBPRINT: &str = "52:6C:4E:88:1D:78:AE:12:1C:F3:BB:6C:5B:F4:E2:82:86:A7:08:AF";
+
+/// Creates a cluster on a vCenter, with an account of its own.
+fn vsphere_cluster(kubectl: &Kubectl, vcenter: &VcSim) {
+    kubectl.get("create namespace red");
+    kubectl.get(
+        "-n red create secret generic account \
+         --from-literal=username=red --from-literal=password=sesame",
+    );
+    let reference = json!({
+        "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "VSphereCluster", "name": "c",
+    });
+    apply(
+        kubectl,
+        &json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+            "metadata": {"name": "c", "namespace": "red"},
+            "spec": {"infrastructureRef": reference},
+        }),
+    );
+    apply(
+        kubectl,
+        &json!({
+            "apiVersion": INFRA, "kind": "VSphereCluster",
+            "metadata": {"name": "c", "namespace": "red"},
+            "spec": {
+                "server": vcenter.address(), "thumbprint": THUMBPRINT,
+                "identityRef": {"kind": "Secret", "name": "account"},
+                "controlPlaneEndpoint": {"host": "10.0.0.1", "port": 6443},
+            },
+        }),
+    );
+}
+
+/// Creates a machine of the cluster. No bootstrap provider runs, so the Machine names a Secret with
+/// its bootstrap data, as Cluster API allows.
+fn vsphere_machine(kubectl: &Kubectl, name: &str, labels: &Value) {
+    let data = format!("{name}-data");
+    kubectl.get(&format!(
+        "-n red create secret generic {data} --from-literal=value=#cloud-config \
+         --from-literal=format=cloud-config"
+    ));
+    let metadata = json!({"name": name, "namespace": "red", "labels": labels});
+    let reference = json!({
+        "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "VSphereMachine", "name": name,
+    });
+    apply(
+        kubectl,
+        &json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": metadata,
+            "spec": {
+                "clusterName": "c", "bootstrap": {"dataSecretName": data},
+                "infrastructureRef": reference,
+            },
+        }),
+    );
+    apply(
+        kubectl,
+        &json!({
+            "apiVersion": INFRA, "kind": "VSphereMachine", "metadata": metadata,
+            "spec": {
+                "template": "DC0_C0_RP0_VM0", "resourcePool": "DC0_C0/Resources",
+                "network": {"devices": [{"networkName": "VM Network", "dhcp4": true}]},
+            },
+        }),
+    );
+}
+
+/// Does what the guest of a virtual machine does: reports an address to its vCenter.
+async fn report_address(vcenter: &VcSim, id: &str, address: &str) {
+    let request = format!(
+        "<ReconfigVM_Task xmlns=\"urn:vim25\"><_this type=\"VirtualMachine\">{id}</_this><spec>\
+         <extraConfig xsi:type=\"OptionValue\" \
+         xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\">\
+         <key>SET.guest.ipAddress</key><value xsi:type=\"xsd:string\" \
+         xmlns:xsd=\"http://www.w3.org/2001/XMLSchema\">{address}</value>\
+         </extraConfig></spec></ReconfigVM_Task>"
+    );
+    vcenter.ask(&request).await.unwrap();
+}
+
+/// Whether a vCenter has a virtual machine with this BIOS UUID.
+async fn has_vm(vcenter: &VcSim, uuid: &str) -> bool {
+    let request = format!(
+        "<FindByUuid xmlns=\"urn:vim25\"><_this type=\"SearchIndex\">SearchIndex</_this>\
+         <uuid>{uuid}</uuid><vmSearch>true</vmSearch></FindByUuid>"
+    );
+    let answer = vcenter.ask(&request).await.unwrap();
+    answer.contains("<returnval")
+}
+
+#[test]
+fn clusters_live_from_nothing_to_nothing_with_cluster_apis_own_controllers() {
+    let (Some(api), Some(program)) = (ClusterApi::find(), Kubectl::find()) else {
+        return;
+    };
+    let Some(vcenter) = VcSim::start("red", "sesame") else {
+        return;
+    };
+    let (folder, runtime) = (TempDir::new().unwrap(), Runtime::new().unwrap());
+    let flags = ["--operators=vsphere", "--vsphere-allow-address=127.0.0.1"];
+    let side = ManagementCluster::start(&api, &program, folder.path(), "system", &flags);
+    let manifests = side
+        .server
+        .run("operator vsphere manifests --without-deployment");
+    let manifests = manifests.succeeds();
+    side.kubectl.given(&manifests).get("apply -f -");
+    let core = api.start_core(&side.server.kubeconfig()).unwrap();
+
+    vsphere_cluster(&side.kubectl, &vcenter);
+    let machines = [
+        ("c-0", json!({"cluster.x-k8s.io/control-plane": ""})),
+        ("c-1", json!({})),
+    ];
+    for (name, labels) in &machines {
+        vsphere_machine(&side.kubectl, name, labels);
+    }
+    side.await_field("red", "cluster/c", ".status.phase", "Provisioned");
+    let host = side.read("red", "cluster/c", ".spec.controlPlaneEndpoint.host");
+    assert_eq!(host, "10.0.0.1");
+    let mut uuids = Vec::new();
+    for (number, (name, _)) in machines.iter().enumerate() {
+        let vm = format!("vspherevm/{name}");
+        let id = side.await_some("red", &vm, ".status.vmRef");
+        let address = format!("10.0.0.{}", 40 + number);
+        let id = id.trim_start_matches("VirtualMachine:");
+        runtime.block_on(report_address(&vcenter, id, &address));
+
+        let machine = format!("machine/{name}");
+        side.await_field("red", &machine, ".status.phase", "Provisioned");
+        let uuid = side.read("red", &vm, ".spec.biosUUID");
+        let id = side.read("red", &machine, ".spec.providerID");
+        assert_eq!(id, format!("vsphere://{uuid}"));
+        let addresses = ".status.addresses[?(@.type==\"ExternalIP\")].address";
+        assert_eq!(side.read("red", &machine, addresses), address);
+        assert!(runtime.block_on(has_vm(&vcenter, &uuid)), "{name}");
+        uuids.push(uuid);
+    }
+
+    side.kubectl.get("-n red delete cluster c --wait=false");
+    let kinds = "clusters,machines,vsphereclusters,vspheremachines,vspherevms,secrets/account";
+    for kind in kinds.split(',') {
+        side.await_field("red", kind, "..metadata.name", "");
+    }
+    for uuid in &uuids {
+        assert!(!runtime.block_on(has_vm(&vcenter, uuid)), "{uuid}");
+    }
+    let log = core.log();
+    assert!(!log.contains("panic"), "{log}");
 }
