@@ -1,9 +1,10 @@
 //! Checks that need no I/O: whether clusters can be moved.
 
+use insula_capi::kinds::ClusterStatus;
 use insula_capi::relocation::MoveRules;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
-use serde_json::Value;
+use serde_json::{Value, from_value};
 
 use crate::names::{CAPI, DELETED_FOR_MOVE, MARK, PAUSED};
 use crate::plan::Node;
@@ -90,22 +91,15 @@ impl Checks<'_> {
 }
 
 fn cluster_obstacle(object: &DynamicObject) -> Option<&'static str> {
-    let (spec, status) = (&object.data["spec"], &object.data["status"]);
-    let done = &status["initialization"];
-    // `infrastructureReady` belongs to contract v1beta1.
-    let infrastructure = [
-        &done["infrastructureProvisioned"],
-        &status["infrastructureReady"],
-    ];
-    if !infrastructure.contains(&&Value::Bool(true)) {
+    let status: ClusterStatus = from_value(object.data["status"].clone()).unwrap_or_default();
+    let done = status.initialization.unwrap_or_default();
+    if done.infrastructure_provisioned != Some(true) {
         return Some("has no infrastructure yet");
     }
-    let initialized =
-        done["controlPlaneInitialized"] == true || is_true(object, "ControlPlaneInitialized");
-    if !initialized {
+    if done.control_plane_initialized != Some(true) {
         return Some("has no control plane yet");
     }
-    let elsewhere = spec["topology"]["classRef"]["namespace"].as_str();
+    let elsewhere = object.data["spec"]["topology"]["classRef"]["namespace"].as_str();
     let home = object.metadata.namespace.as_deref();
     if elsewhere.is_some() && elsewhere != home {
         return Some("uses a class of another namespace");
@@ -117,11 +111,6 @@ fn machine_obstacle(object: &DynamicObject) -> Option<&'static str> {
     object.data["status"]["nodeRef"]
         .is_null()
         .then_some("has no node yet")
-}
-
-/// Returns whether a condition is true.
-fn is_true(object: &DynamicObject, kind: &str) -> bool {
-    condition(object, kind) == Some("True")
 }
 
 /// Returns the status of a condition, if the object has it.

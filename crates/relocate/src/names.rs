@@ -1,7 +1,9 @@
 //! Groups, labels and annotations of Cluster API and of this crate.
 
-/// The group of Cluster API's own kinds. Providers' groups end with it.
-pub const CAPI: &str = "cluster.x-k8s.io";
+pub use insula_capi::names::{
+    CLUSTER_LABEL as CLUSTER_NAME, DELETE_FOR_MOVE as DELETED_FOR_MOVE, GROUP as CAPI, PAUSED,
+};
+
 /// The group of cluster add-ons.
 pub const ADDONS: &str = "addons.cluster.x-k8s.io";
 /// The group of `clusterctl`'s own inventory.
@@ -17,12 +19,6 @@ pub const MOVE: &str = "clusterctl.cluster.x-k8s.io/move";
 pub const MOVE_HIERARCHY: &str = "clusterctl.cluster.x-k8s.io/move-hierarchy";
 /// Annotation of objects that must not be moved yet.
 pub const BLOCK: &str = "clusterctl.cluster.x-k8s.io/block-move";
-/// Annotation of objects that are deleted because they were moved.
-pub const DELETED_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
-/// Label with the name of the cluster that an object belongs to.
-pub const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
-/// Annotation of objects that controllers must not reconcile.
-pub const PAUSED: &str = "cluster.x-k8s.io/paused";
 
 /// Annotation of clusters that are being moved, at both servers: the UIDs of source and target.
 pub const MARK: &str = "move.insula.dev/under-way";
