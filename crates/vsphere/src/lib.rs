@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`kinds`] | the custom resources: identities, clusters, machines, zones |
 //! | [`crds`] | the CustomResourceDefinitions |
+//! | [`versions`], [`webhooks`] | the conversion between their versions, and its webhook |
 //! | [`roles`], [`policy`] | RBAC roles and admission policies |
 //! | [`manifests`] | the objects to install on a management cluster |
 //! | [`vcenter`] | a vCenter, over SOAP: sessions, inventory, virtual machines, tasks |
@@ -22,3 +23,5 @@ pub mod policy;
 mod relocation;
 pub mod roles;
 pub mod vcenter;
+pub mod versions;
+pub mod webhooks;
