@@ -4,6 +4,9 @@
 use insula_operator::crds::Definitions;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
+use crate::names::{API_VERSION, GROUP};
+use crate::webhooks;
+
 const DEFINITIONS: Definitions = Definitions {
     kinds: &KINDS,
     parts: &PARTS,
@@ -20,14 +23,30 @@ const KINDS: [&str; 8] = [
     include_str!("../data/crds/vspherefailuredomains.yaml"),
 ];
 
-const PARTS: [(&str, &str); 13] = [
+const PARTS: [(&str, &str); 25] = [
+    ("addresses", include_str!("../data/parts/addresses.yaml")),
     ("cards", include_str!("../data/parts/cards.yaml")),
+    ("clone", include_str!("../data/parts/clone.yaml")),
     (
         "clusterspec",
         include_str!("../data/parts/clusterspec.yaml"),
     ),
+    (
+        "clusterspec-v1beta1",
+        include_str!("../data/parts/clusterspec-v1beta1.yaml"),
+    ),
+    (
+        "conditions-v1beta1",
+        include_str!("../data/parts/conditions-v1beta1.yaml"),
+    ),
+    ("deprecated", include_str!("../data/parts/deprecated.yaml")),
     ("device", include_str!("../data/parts/device.yaml")),
     ("domain", include_str!("../data/parts/domain.yaml")),
+    ("domainspec", include_str!("../data/parts/domainspec.yaml")),
+    (
+        "identityspec",
+        include_str!("../data/parts/identityspec.yaml"),
+    ),
     (
         "initialization",
         include_str!("../data/parts/initialization.yaml"),
@@ -36,7 +55,15 @@ const PARTS: [(&str, &str); 13] = [
         "machinespec",
         include_str!("../data/parts/machinespec.yaml"),
     ),
+    (
+        "machinespec-v1beta1",
+        include_str!("../data/parts/machinespec-v1beta1.yaml"),
+    ),
     ("name", include_str!("../data/parts/name.yaml")),
+    (
+        "newer-conditions",
+        include_str!("../data/parts/newer-conditions.yaml"),
+    ),
     ("overrides", include_str!("../data/parts/overrides.yaml")),
     ("pools", include_str!("../data/parts/pools.yaml")),
     ("routes", include_str!("../data/parts/routes.yaml")),
@@ -45,23 +72,51 @@ const PARTS: [(&str, &str); 13] = [
         "virtualmachine",
         include_str!("../data/parts/virtualmachine.yaml"),
     ),
+    (
+        "virtualmachine-status",
+        include_str!("../data/parts/virtualmachine-status.yaml"),
+    ),
+    (
+        "virtualmachine-v1beta1",
+        include_str!("../data/parts/virtualmachine-v1beta1.yaml"),
+    ),
     ("words", include_str!("../data/parts/words.yaml")),
+    ("zonespec", include_str!("../data/parts/zonespec.yaml")),
 ];
 
 /// Returns all definitions, identities first.
 pub fn all() -> Vec<CustomResourceDefinition> {
-    DEFINITIONS.all()
+    with_conversion(DEFINITIONS.all())
 }
 
 /// Returns all definitions, published to every tenant of an Insula.
 pub fn published() -> Vec<CustomResourceDefinition> {
-    DEFINITIONS.published()
+    with_conversion(DEFINITIONS.published())
+}
+
+/// Adds the conversion webhook, and the warning of the older version.
+fn with_conversion(
+    mut definitions: Vec<CustomResourceDefinition>,
+) -> Vec<CustomResourceDefinition> {
+    for definition in &mut definitions {
+        let spec = &mut definition.spec;
+        spec.conversion = Some(webhooks::conversion());
+        for version in spec.versions.iter_mut().filter(|version| !version.storage) {
+            let kind = &spec.names.kind;
+            version.deprecated = Some(true);
+            version.deprecation_warning = Some(format!(
+                "{GROUP}/{} {kind} is deprecated; use {API_VERSION}",
+                version.name
+            ));
+        }
+    }
+    definitions
 }
 
 #[cfg(test)]
 mod tests {
     use kube::ResourceExt;
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -77,13 +132,17 @@ mod tests {
         }
     }
 
+    /// Returns the schemas of all versions, as kind and version.
     fn schemas() -> Vec<(String, Value)> {
-        let schema = |definition: &CustomResourceDefinition| {
-            let schema = definition.spec.versions[0].schema.clone().unwrap();
-            let schema = serde_json::to_value(schema.open_api_v3_schema).unwrap();
-            (definition.spec.names.kind.clone(), schema)
-        };
-        all().iter().map(schema).collect()
+        let mut schemas = Vec::new();
+        for definition in all() {
+            for version in definition.spec.versions {
+                let schema = version.schema.unwrap().open_api_v3_schema;
+                let name = format!("{} {}", definition.spec.names.kind, version.name);
+                schemas.push((name, serde_json::to_value(schema).unwrap()));
+            }
+        }
+        schemas
     }
 
     #[test]
@@ -91,10 +150,14 @@ mod tests {
         let found: Vec<_> = all()
             .iter()
             .map(|definition| {
-                let [version] = definition.spec.versions.as_slice() else {
-                    panic!("{}: one version is served", definition.name_any());
+                let [version, older] = definition.spec.versions.as_slice() else {
+                    panic!("{}: two versions are served", definition.name_any());
                 };
                 assert!(version.served && version.storage && version.name == "v1beta2");
+                assert!(older.served && !older.storage && older.name == "v1beta1");
+                assert_eq!(version.deprecated, None);
+                assert_eq!(older.deprecated, Some(true));
+                assert_eq!(version.subresources, older.subresources);
                 let names = &definition.spec.names;
                 let group = "infrastructure.cluster.x-k8s.io";
                 assert_eq!(definition.name_any(), format!("{}.{group}", names.plural));
@@ -129,17 +192,28 @@ mod tests {
             let name = definition.name_any();
             let label = |key: &str| definition.labels().get(key).map(String::as_str);
             assert_eq!(label("cluster.x-k8s.io/v1beta2"), Some("v1beta2"), "{name}");
-            assert_eq!(
-                label("cluster.x-k8s.io/v1beta1"),
-                None,
-                "{name}: it is not served"
-            );
+            assert_eq!(label("cluster.x-k8s.io/v1beta1"), Some("v1beta1"), "{name}");
             let provider = label("cluster.x-k8s.io/provider");
             assert_eq!(provider, Some("infrastructure-vsphere"), "{name}");
             assert_eq!(label("clusterctl.cluster.x-k8s.io"), Some(""), "{name}");
             let hierarchy = label("clusterctl.cluster.x-k8s.io/move-hierarchy");
             let identity = definition.spec.names.kind == "VSphereClusterIdentity";
             assert_eq!(hierarchy, identity.then_some(""), "{name}");
+        }
+    }
+
+    #[test]
+    fn versions_are_converted_by_the_webhook_of_the_operator() {
+        for definition in all().iter().chain(&published()) {
+            let conversion = serde_json::to_value(&definition.spec.conversion).unwrap();
+            let expected = json!({"strategy": "Webhook", "webhook": {
+                "conversionReviewVersions": ["v1"],
+                "clientConfig": {"service": {
+                    "namespace": "capv-system", "name": "capv-webhook-service",
+                    "path": "/convert", "port": 443,
+                }},
+            }});
+            assert_eq!(conversion, expected, "{}", definition.name_any());
         }
     }
 
@@ -189,8 +263,13 @@ mod tests {
 
     #[test]
     fn every_field_of_a_machine_is_immutable_or_listed_as_mutable() {
-        let common = "bootstrapRef guestSoftPowerOffTimeoutSeconds network powerOffMode thumbprint";
-        for (kind, changeable) in [("VSphereMachine", "providerID"), ("VSphereVM", "")] {
+        let common = "bootstrapRef guestSoftPowerOffTimeout guestSoftPowerOffTimeoutSeconds network powerOffMode thumbprint";
+        for (kind, changeable) in [
+            ("VSphereMachine v1beta2", "providerID"),
+            ("VSphereMachine v1beta1", "providerID"),
+            ("VSphereVM v1beta2", ""),
+            ("VSphereVM v1beta1", ""),
+        ] {
             let schema = schemas().into_iter().find(|(of, _)| of == kind).unwrap().1;
             let spec = &schema["properties"]["spec"];
             let rules = spec["x-kubernetes-validations"].to_string();

@@ -10,6 +10,8 @@ use crate::names::GROUP;
 pub const IDENTITIES: &str = "identities-in-use.infrastructure.cluster.x-k8s.io";
 /// Name of the policy that makes machine templates immutable.
 pub(crate) const TEMPLATES: &str = "machine-templates.infrastructure.cluster.x-k8s.io";
+/// Name of the policy that warns of the older name of an identity's `secretName`.
+const SECRET_REFERENCES: &str = "identity-secret-references.infrastructure.cluster.x-k8s.io";
 
 /// Annotation that extends a policy of the system to all tenants of an Insula.
 const ADMIT_TENANTS: &str = "multi-tenancy.k8s.io/admit-tenants";
@@ -26,7 +28,11 @@ pub enum Reach {
 /// Returns the policies with their bindings.
 pub fn policies(reach: Reach) -> Vec<Value> {
     let mut all = Vec::new();
-    for (name, spec) in [(IDENTITIES, identities()), (TEMPLATES, templates())] {
+    for (name, spec, action) in [
+        (IDENTITIES, identities(), "Deny"),
+        (TEMPLATES, templates(), "Deny"),
+        (SECRET_REFERENCES, secret_references(), "Warn"),
+    ] {
         let annotations = match reach {
             Reach::Space => json!({}),
             Reach::Tenants => json!({ ADMIT_TENANTS: "true" }),
@@ -41,7 +47,7 @@ pub fn policies(reach: Reach) -> Vec<Value> {
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": "ValidatingAdmissionPolicyBinding",
             "metadata": {"name": name},
-            "spec": {"policyName": name, "validationActions": ["Deny"]},
+            "spec": {"policyName": name, "validationActions": [action]},
         }));
     }
     all
@@ -88,6 +94,28 @@ fn templates() -> Value {
             "expression": expression,
             "reason": "Invalid",
             "message": "a template cannot be changed, create another one",
+        }],
+    })
+}
+
+/// The field has the name of the design document. It is converted, and the client learns its
+/// successor.
+fn secret_references() -> Value {
+    json!({
+        "failurePolicy": "Ignore",
+        "matchConstraints": {
+            // Requests in other versions do not have the field, and need no conversion.
+            "matchPolicy": "Exact",
+            "resourceRules": [{
+                "apiGroups": [GROUP],
+                "apiVersions": ["v1beta1"],
+                "resources": ["vsphereclusteridentities"],
+                "operations": ["CREATE", "UPDATE"],
+            }],
+        },
+        "validations": [{
+            "expression": "!has(object.spec.secretRef)",
+            "message": "spec.secretRef is deprecated; use spec.secretName",
         }],
     })
 }

@@ -2,6 +2,7 @@
 
 use insula_operator::webhook::injection::Target;
 use insula_operator::webhook::{Router, WebhookService};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceConversion;
 use kube::ResourceExt;
 
 use crate::names::NAMESPACE;
@@ -31,7 +32,6 @@ pub fn targets() -> Vec<Target> {
 }
 
 /// Returns the `spec.conversion` of the definitions.
-pub(crate) fn conversion()
--> k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceConversion {
+pub(crate) fn conversion() -> CustomResourceConversion {
     service().conversion(CONVERSION)
 }

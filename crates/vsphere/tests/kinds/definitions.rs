@@ -90,7 +90,7 @@ fn machine() -> Value {
 }
 
 /// Returns an object of every kind with all fields set.
-fn whole() -> Vec<(&'static str, Value)> {
+pub fn whole() -> Vec<(&'static str, Value)> {
     let part =
         |kind: &str| json!({"name": "n", "type": kind, "tagCategory": "c", "autoConfigure": false});
     let metadata = json!({"labels": {"a": "b"}, "annotations": {"c": "d"}});

@@ -7,3 +7,4 @@ mod explain;
 mod policies;
 mod rights;
 mod scene;
+mod versions;

@@ -1,8 +1,11 @@
 //! A server with the installed manifests, and a client for each type of space.
 
+use std::sync::Arc;
+
+use insula_apiserver::egress::{self, InProcessServices};
 use insula_testkit::server::{Client, Setup, TestServer};
-use insula_vsphere::crds;
 use insula_vsphere::manifests::{Settings, manifests, tenant_manifests};
+use insula_vsphere::{crds, webhooks};
 use serde_json::{Value, json};
 
 const GROUP: &str = "/apis/infrastructure.cluster.x-k8s.io/v1beta2";
@@ -15,9 +18,34 @@ pub struct Scene {
 }
 
 impl Scene {
+    /// Starts a server without the operator's webhooks.
     pub async fn new() -> anyhow::Result<Self> {
+        Self::with_services(InProcessServices::default()).await
+    }
+
+    /// Starts a server with the operator's webhooks, as `insula serve` registers them.
+    pub async fn with_webhooks() -> anyhow::Result<Self> {
+        let router = Arc::new(webhooks::router());
+        let service = webhooks::service();
+        let mut services = InProcessServices::default();
+        services.register(
+            &service.namespace,
+            &service.name,
+            Arc::new(move |request| {
+                let router = Arc::clone(&router);
+                Box::pin(async move { router.handle(request, None).await })
+            }),
+        );
+        Self::with_services(services).await
+    }
+
+    async fn with_services(in_process: InProcessServices) -> anyhow::Result<Self> {
         let server = TestServer::start_with(Setup {
             tokens: people(),
+            egress: egress::Settings {
+                in_process,
+                ..egress::Settings::default()
+            },
             ..Setup::with_controllers()
         })
         .await?;
