@@ -74,7 +74,6 @@ async fn cr4_s2_roles_write_exactly_their_kinds() -> anyhow::Result<()> {
         ("secrets", "team-b", [true, true, false], false),
         ("secrets", "capv-system", [true, true, false], false),
         ("secrets", "", [true, true, false], false),
-        ("namespaces", "", [false, false, false], false),
         (
             "clusterroles.rbac.authorization.k8s.io",
             "",
@@ -98,6 +97,13 @@ async fn cr4_s2_roles_write_exactly_their_kinds() -> anyhow::Result<()> {
             for verb in ["get", "list", "watch"] {
                 let decided = may(&people[2], verb, what, namespace).await?;
                 assert_eq!(decided, may_read, "{space}: {verb} {what} in {namespace:?}");
+            }
+        }
+        // The labels of namespaces decide who may use an identity.
+        for (client, labels) in people.iter().zip([true, true, false]) {
+            for (verb, expected) in [("create", false), ("patch", labels), ("delete", false)] {
+                let decided = may(client, verb, "namespaces", "").await?;
+                assert_eq!(decided, expected, "{space}: {verb} namespaces");
             }
         }
     }
