@@ -115,6 +115,7 @@ pub(crate) fn deployment(image: &str) -> Deployment {
         container: "operator",
         requests: ("20m", "64Mi"),
         mounted_secrets: &[],
+        webhook_port: None,
     });
     serde_json::from_value(object).expect("it is the program's own, and a test reads it")
 }

@@ -4,6 +4,7 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::{Value, json};
 
 use crate::roles::RBAC;
+use crate::webhook::WebhookService;
 
 /// The port of the health endpoints.
 const HEALTH_PORT: u16 = 8080;
@@ -36,6 +37,8 @@ pub struct Deployment<'a> {
     pub requests: (&'a str, &'a str),
     /// Secrets that are mounted: name and directory. They may be missing.
     pub mounted_secrets: &'a [(&'a str, &'a str)],
+    /// The port of its webhooks, if it has any.
+    pub webhook_port: Option<u16>,
 }
 
 impl Operator<'_> {
@@ -124,6 +127,13 @@ impl Operator<'_> {
         })
     }
 
+    /// Returns the Service of its webhooks.
+    pub fn webhook_service(&self, service: &WebhookService) -> Value {
+        let mut manifest = service.manifest(&[(APP_LABEL, self.app)]);
+        manifest["metadata"]["labels"] = json!({ APP_LABEL: self.app });
+        manifest
+    }
+
     /// Returns metadata of a cluster-scoped object.
     pub fn metadata(&self, name: &str) -> Value {
         json!({"name": name, "labels": {APP_LABEL: self.app}})
@@ -145,6 +155,11 @@ impl Deployment<'_> {
         let mut arguments = self.arguments.clone();
         arguments.push("--leader-elect".to_owned());
         arguments.extend(["--health-addr".to_owned(), format!("0.0.0.0:{HEALTH_PORT}")]);
+        let mut ports = vec![json!({"name": "health", "containerPort": HEALTH_PORT})];
+        if let Some(port) = self.webhook_port {
+            arguments.extend(["--webhook-addr".to_owned(), format!("0.0.0.0:{port}")]);
+            ports.push(json!({"name": "webhooks", "containerPort": port}));
+        }
         let (cpu, memory) = self.requests;
         let mut container = json!({
             "name": self.container,
@@ -153,7 +168,7 @@ impl Deployment<'_> {
             "env": [{
                 "name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}},
             }],
-            "ports": [{"name": "health", "containerPort": HEALTH_PORT}],
+            "ports": ports,
             "livenessProbe": probe("/livez"),
             "readinessProbe": probe("/readyz"),
             "securityContext": {

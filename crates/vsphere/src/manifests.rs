@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::names::{ACCOUNT, NAMESPACE};
 use crate::policy::{self, Reach};
-use crate::{crds, roles};
+use crate::{crds, roles, webhooks};
 
 /// The Secret with credentials for clusters that name no identity. It may be missing.
 const CREDENTIALS: &str = "capv-manager-bootstrap-credentials";
@@ -44,8 +44,9 @@ pub fn manifests(settings: &Settings) -> Vec<Value> {
     objects.extend(values.map(Result::unwrap_or_default));
     objects.extend(policy::policies(reach));
     objects.extend(user_roles());
-    objects.extend(account(settings.tenants));
+    objects.extend(account(settings));
     if let Some(image) = &settings.image {
+        objects.push(OPERATOR.webhook_service(&webhooks::service()));
         objects.push(deployment(image, settings.tenants));
     }
     objects
@@ -74,12 +75,18 @@ fn user_roles() -> Vec<Value> {
 }
 
 /// Returns the account of the operator, with its rights.
-fn account(tenants: bool) -> Vec<Value> {
+fn account(settings: &Settings) -> Vec<Value> {
     let mut rules = roles::operator();
-    if tenants {
+    let mut own_rules = roles::operator_in_own_namespace();
+    if settings.tenants {
         rules.extend(roles::operator_for_tenants());
     }
-    OPERATOR.account_with_roles(&rules, &roles::operator_in_own_namespace())
+    // An operator in the server process has no certificate.
+    if settings.image.is_some() {
+        rules.extend(roles::webhooks());
+        own_rules.extend(roles::webhooks_in_own_namespace());
+    }
+    OPERATOR.account_with_roles(&rules, &own_rules)
 }
 
 fn deployment(image: &str, tenants: bool) -> Value {
@@ -92,5 +99,59 @@ fn deployment(image: &str, tenants: bool) -> Value {
         container: "manager",
         requests: ("50m", "96Mi"),
         mounted_secrets: &[(CREDENTIALS, "/etc/capv")],
+        webhook_port: Some(webhooks::service().target_port),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn installed(image: Option<&str>) -> Vec<Value> {
+        manifests(&Settings {
+            image: image.map(str::to_owned),
+            tenants: false,
+        })
+    }
+
+    #[test]
+    fn deployment_serves_the_webhooks_that_the_definitions_name() {
+        let objects = installed(Some("i"));
+        let find = |kind: &str| objects.iter().find(|object| object["kind"] == kind);
+        let container = &find("Deployment").unwrap()["spec"]["template"]["spec"]["containers"][0];
+        let arguments = container["args"].to_string();
+        assert!(
+            arguments.contains(r#""--webhook-addr","0.0.0.0:9443""#),
+            "{arguments}"
+        );
+        let port = json!({"name": "webhooks", "containerPort": 9443});
+        assert_eq!(container["ports"][1], port);
+        let service = find("Service").unwrap();
+        let labels = &find("Deployment").unwrap()["spec"]["template"]["metadata"]["labels"];
+        assert_eq!(&service["spec"]["selector"], labels);
+        let definitions = objects.iter();
+        let definitions = definitions.filter(|it| it["kind"] == "CustomResourceDefinition");
+        for definition in definitions {
+            let named = &definition["spec"]["conversion"]["webhook"]["clientConfig"]["service"];
+            for field in ["namespace", "name"] {
+                assert_eq!(named[field], service["metadata"][field]);
+            }
+            let name = definition["metadata"]["name"].as_str().unwrap();
+            let role = objects.iter().find(|object| {
+                object["kind"] == "ClusterRole" && object["metadata"]["name"] == "capv-manager"
+            });
+            assert!(role.unwrap()["rules"].to_string().contains(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn operator_in_the_server_gets_no_rights_for_a_certificate() {
+        let objects = installed(None);
+        assert!(!objects.iter().any(|object| object["kind"] == "Service"));
+        let rules = objects.iter().map(|object| object["rules"].to_string());
+        let rules: String = rules.collect();
+        assert!(!rules.contains("customresourcedefinitions"), "{rules}");
+    }
 }

@@ -6,9 +6,11 @@
 
 use insula_capi::names::GROUP as CAPI;
 use insula_operator::roles::{ALL_VERBS, CORE, READ, events, leader_election, rule};
+use insula_operator::webhook::manifest::{injection_rules, secret_rules};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
 use crate::names::GROUP;
+use crate::webhooks;
 
 /// Role of the owner of the vCenters.
 pub(crate) const PROVIDER: &str = "capv-infrastructure-provider";
@@ -159,6 +161,17 @@ pub(crate) fn operator_in_own_namespace() -> Vec<PolicyRule> {
     vec![leader_election()]
 }
 
+/// Returns the rights that the operator needs to serve webhooks outside of the server process: it
+/// writes the CA bundle into its definitions.
+pub fn webhooks() -> Vec<PolicyRule> {
+    injection_rules(&webhooks::targets())
+}
+
+/// Returns the rights that its certificate needs, in its own namespace.
+pub(crate) fn webhooks_in_own_namespace() -> Vec<PolicyRule> {
+    secret_rules(webhooks::CERTIFICATE_SECRET)
+}
+
 #[cfg(test)]
 mod tests {
     use insula_operator::roles::escalations;
@@ -184,6 +197,8 @@ mod tests {
             operator(),
             operator_for_tenants(),
             operator_in_own_namespace(),
+            webhooks(),
+            webhooks_in_own_namespace(),
         ] {
             assert_eq!(escalations(&rules), []);
         }

@@ -1,6 +1,7 @@
 //! `insula operator vsphere`.
 
 mod server;
+mod webhooks;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use insula_vsphere::operator::{
 use tokio::sync::watch;
 
 pub use self::server::AllowedServer;
+use self::webhooks::WebhookArgs;
 use super::life::{self, LifeArgs};
 use crate::certificate_file::certificates;
 use crate::failure::Failure;
@@ -41,6 +43,9 @@ pub struct Args {
 
     #[command(flatten)]
     given: GivenArgs,
+
+    #[command(flatten)]
+    webhooks: WebhookArgs,
 }
 
 /// The scope of the operator.
@@ -146,7 +151,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     match args.command {
         Some(Command::Manifests(args)) => print(args),
         Some(Command::Crds) => output::print(&output::documents(&crds::all())?),
-        None => life::run(operate(args.life, args.work, args.given)),
+        None => life::run(operate(args)),
     }
 }
 
@@ -176,7 +181,10 @@ pub fn addresses(allow: Vec<Cidr>, deny: Vec<Cidr>) -> AddressRules {
     rules
 }
 
-async fn operate(life: LifeArgs, work: WorkArgs, given: GivenArgs) -> Result<(), Failure> {
+async fn operate(args: Args) -> Result<(), Failure> {
+    let Args {
+        life, work, given, ..
+    } = args;
     let mut stop = Stop::listen()?;
     let default_bound = bound(given.allowed_servers);
     let file = given.credentials_file.as_deref();
@@ -199,8 +207,9 @@ async fn operate(life: LifeArgs, work: WorkArgs, given: GivenArgs) -> Result<(),
     settings.sessions.request_timeout = work.vcenter_timeout;
     settings.default_bound = default_bound;
     let life = life.begin(AGENT, &settings.health).await?;
+    let webhooks = args.webhooks.serve(&life.client).await?;
     insula_vsphere::operator::run(life.client.clone(), settings, stop.recv()).await;
-    Ok(())
+    webhooks.end().await
 }
 
 /// Returns the names of tenants as text.
@@ -223,11 +232,9 @@ fn print(args: ManifestsArgs) -> Result<(), Failure> {
 fn mode(text: &str) -> Result<Mode, String> {
     match text {
         "watchers" => Ok(Mode),
-        _ => Err(
-            "there are no webhooks: validation rules and admission policies take their place, \
-            so that `watchers` is the only mode"
-                .to_owned(),
-        ),
+        _ => Err("webhooks convert versions only, see --webhook-addr: \
+            `watchers` is the only mode"
+            .to_owned()),
     }
 }
 

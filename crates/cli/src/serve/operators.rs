@@ -40,9 +40,13 @@ pub enum Operator {
 
 impl Operator {
     /// Returns its webhooks, and the Service that configurations name.
-    const fn webhooks(self) -> Option<(WebhookService, Router)> {
+    fn webhooks(self) -> Option<(WebhookService, Router)> {
         match self {
-            Self::Broker | Self::Vsphere => None,
+            Self::Broker => None,
+            Self::Vsphere => Some((
+                insula_vsphere::webhooks::service(),
+                insula_vsphere::webhooks::router(),
+            )),
         }
     }
 }
