@@ -336,6 +336,15 @@ mod tests {
     }
 
     #[test]
+    fn webhooks_of_the_vsphere_operator_are_called_in_process() {
+        let services = in_process::services(Operator::Vsphere.webhooks());
+        assert_eq!(
+            format!("{services:?}"),
+            r#"{("capv-system", "capv-webhook-service")}"#
+        );
+    }
+
+    #[test]
     fn tenants_of_static_credentials_reach_the_operator() {
         let settings = |arguments: &[&str]| {
             let file = ["insula", "--vsphere-credentials-file", "f"];

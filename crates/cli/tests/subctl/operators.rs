@@ -232,16 +232,21 @@ fn vsphere_operator_manifests_are_printed() {
     assert_eq!(
         counted(&all),
         "ClusterRole 6, ClusterRoleBinding 1, CustomResourceDefinition 8, Deployment 1, \
-         Namespace 1, Role 1, RoleBinding 1, ServiceAccount 1, ValidatingAdmissionPolicy 2, \
-         ValidatingAdmissionPolicyBinding 2"
+         Namespace 1, Role 1, RoleBinding 1, Service 1, ServiceAccount 1, \
+         ValidatingAdmissionPolicy 3, ValidatingAdmissionPolicyBinding 3"
     );
     let arguments = &all.last().unwrap()["spec"]["template"]["spec"]["containers"][0]["args"];
     assert_eq!(
         arguments.to_string(),
-        r#"["operator","vsphere","--leader-elect","--health-addr","0.0.0.0:8080"]"#
+        r#"["operator","vsphere","--leader-elect","--health-addr","0.0.0.0:8080","--webhook-addr","0.0.0.0:9443"]"#
     );
     let without = ["operator", "vsphere", "manifests", "--without-deployment"];
-    assert_eq!(printed(&without), all[..all.len() - 1]);
+    assert_eq!(
+        counted(&printed(&without)),
+        "ClusterRole 6, ClusterRoleBinding 1, CustomResourceDefinition 8, Namespace 1, Role 1, \
+         RoleBinding 1, ServiceAccount 1, ValidatingAdmissionPolicy 3, \
+         ValidatingAdmissionPolicyBinding 3"
+    );
     let published = "multi-tenancy.k8s.io/published";
     let is_published =
         |object: &&Value| object["metadata"]["annotations"][published].as_str() == Some("true");
@@ -264,7 +269,7 @@ fn unknown_operator_is_a_usage_error() {
         (&["operator", "nope"], "unrecognized subcommand 'nope'"),
         (
             &["operator", "vsphere", "--mode", "webhooks"],
-            "there are no webhooks: validation rules and admission policies take their place, so that `watchers` is the only mode",
+            "webhooks convert versions only, see --webhook-addr: `watchers` is the only mode",
         ),
         (
             &["operator", "vsphere", "--allowed-server", "https://v"],

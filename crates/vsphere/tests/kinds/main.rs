@@ -8,3 +8,4 @@ mod policies;
 mod rights;
 mod scene;
 mod versions;
+mod webhook_server;

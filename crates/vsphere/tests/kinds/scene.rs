@@ -20,7 +20,7 @@ pub struct Scene {
 impl Scene {
     /// Starts a server without the operator's webhooks.
     pub async fn new() -> anyhow::Result<Self> {
-        Self::with_services(InProcessServices::default()).await
+        Self::start(egress::Settings::default(), None).await
     }
 
     /// Starts a server with the operator's webhooks, as `insula serve` registers them.
@@ -36,16 +36,22 @@ impl Scene {
                 Box::pin(async move { router.handle(request, None).await })
             }),
         );
-        Self::with_services(services).await
+        let egress = egress::Settings {
+            in_process: services,
+            ..egress::Settings::default()
+        };
+        Self::start(egress, None).await
     }
 
-    async fn with_services(in_process: InProcessServices) -> anyhow::Result<Self> {
+    /// Starts a server for an operator of this image. The Deployment is not created.
+    pub async fn for_deployment(image: &str) -> anyhow::Result<Self> {
+        Self::start(egress::Settings::default(), Some(image.to_owned())).await
+    }
+
+    async fn start(egress: egress::Settings, image: Option<String>) -> anyhow::Result<Self> {
         let server = TestServer::start_with(Setup {
             tokens: people(),
-            egress: egress::Settings {
-                in_process,
-                ..egress::Settings::default()
-            },
+            egress,
             ..Setup::with_controllers()
         })
         .await?;
@@ -53,9 +59,11 @@ impl Scene {
         let acme = server.tenant("acme").await?;
         let settings = Settings {
             tenants: true,
-            ..Settings::default()
+            image,
         };
-        system.install(&manifests(&settings)).await?;
+        let mut objects = manifests(&settings);
+        objects.retain(|object| object["kind"] != "Deployment");
+        system.install(&objects).await?;
         acme.install(&tenant_manifests()).await?;
         Ok(Self {
             server,
