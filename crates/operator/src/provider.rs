@@ -46,7 +46,7 @@ pub use hold::{HoldOutcome, end_hold, take_hold};
 pub use identity::IdentityStatus;
 pub use reconciliation::Reconciliation;
 pub use resolve::{
-    as_identity, as_secret, full_message, named_reference, parse_endpoint, source_text,
+    as_identity, as_secret, full_message, named_reference, parse_endpoint, question, source_text,
 };
 pub use run::{Settings, run};
 pub use session_liveness::SessionLiveness;

@@ -18,7 +18,7 @@ use crate::names::{NAMES, NAMESPACE};
 use crate::operator::IDENTITIES;
 use crate::operator::condition::{VCENTER, reason};
 use crate::operator::credentials::{
-    ACCOUNT, SERVER, Scope, cluster_question, machine_question, zone_question,
+    ACCOUNT, SERVER, cluster_question, machine_question, zone_question,
 };
 
 /// The vSphere provider.
@@ -26,10 +26,7 @@ use crate::operator::credentials::{
 pub struct VSphere;
 
 /// Only the operator knows where credentials without servers of their own may be sent.
-const SCOPE: Scope<'static> = Scope {
-    space: &None,
-    bounds: &Bounds::ANYWHERE,
-};
+const BOUNDS: &Bounds = &Bounds::ANYWHERE;
 
 impl Inspect for VSphere {
     fn kinds(&self) -> &'static [(&'static str, &'static str)] {
@@ -89,7 +86,7 @@ impl Inspect for VSphere {
 
 async fn cluster(objects: &Objects<'_>, name: &str) -> Result<Asked, Error> {
     let cluster: VSphereCluster = objects.read(name).await?;
-    let question = cluster_question(SCOPE, objects.namespace, &cluster);
+    let question = cluster_question(BOUNDS, objects.namespace, &cluster);
     let conditions = cluster.status.clone().unwrap_or_default().conditions;
     let text = objects.text::<VSphereCluster>(name);
     Ok(Asked::new(text, &cluster, question, conditions))
@@ -113,7 +110,7 @@ async fn vm(objects: &Objects<'_>, name: &str) -> Result<Asked, Error> {
 
 async fn zone(objects: &Objects<'_>, name: &str) -> Result<Asked, Error> {
     let zone: VSphereDeploymentZone = objects.read_cluster_scoped(name).await?;
-    let question = zone_question(SCOPE, &zone);
+    let question = zone_question(BOUNDS, &zone);
     let conditions = zone.status.clone().unwrap_or_default().conditions;
     let text = format!("VSphereDeploymentZone {name}");
     Ok(Asked::new(text, &zone, question, conditions))
@@ -127,7 +124,7 @@ async fn member_question(
 ) -> Result<Result<Question, Refusal>, Error> {
     let label = member.labels().get(CLUSTER_LABEL);
     Ok(match cluster_of(objects, label).await? {
-        Ok(cluster) => machine_question(SCOPE, objects.namespace, machine, &cluster),
+        Ok(cluster) => machine_question(BOUNDS, objects.namespace, machine, &cluster),
         Err(why) => Err(refused_alone(&why)),
     })
 }

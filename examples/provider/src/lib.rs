@@ -17,6 +17,8 @@ pub mod kinds;
 mod provider;
 mod service;
 
+pub use provider::Dns;
+
 use insula_operator::outbound::HttpClients;
 use insula_operator::provider::{Settings, run};
 use kube::Client;
@@ -33,5 +35,5 @@ pub async fn operate(
         ..Settings::new("dns-operator", install::NAMESPACE, service::TIMEOUT)
     };
     let services = service::Services(HttpClients::new(authorities));
-    run(client, provider::Dns, services, settings, stop).await;
+    run(client, Dns, services, settings, stop).await;
 }

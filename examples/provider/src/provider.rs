@@ -2,22 +2,26 @@
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use insula_identity::decide::{ChosenEndpoint, Question, Refusal, Target};
 use insula_identity::endpoint::{AllowedEndpoints, Trust};
+use insula_identity::reason::Reason;
 use insula_identity::reference::CredentialReferences;
 use insula_identity::session::Unavailable;
 use insula_identity::shape::{Shape, Texts};
 use insula_operator::commit::{self, StatusChange};
 use insula_operator::condition::{ConditionWriter, READY};
+use insula_operator::provider::explain::{Asked, Error, Inspect, Objects};
 use insula_operator::provider::{
-    IdentityKind, IdentityUser, Names, Provider, Reconciliation, WatchedKind, full_message,
-    named_reference, parse_endpoint,
+    Bounds, IdentityKind, IdentityUser, Names, Provider, Reconciliation, WatchedKind, full_message,
+    named_reference, parse_endpoint, question,
 };
 use insula_operator::retry::{Class, Outcome};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ApiResource;
 use serde_json::Value;
 
+use crate::install::NAMESPACE;
 use crate::kinds::{DnsAccount, DnsRecord};
 use crate::service::Services;
 
@@ -33,7 +37,7 @@ const FINALIZER: &str = "dnsrecord.dns.example.com";
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// The provider.
-pub(crate) struct Dns;
+pub struct Dns;
 
 impl Provider for Dns {
     type Connector = Services;
@@ -83,7 +87,11 @@ impl Provider for Dns {
             (false, _) => record.add_finalizer(FINALIZER).await?,
             (true, true) => {}
         }
-        let credential = match question(of, &record.stored) {
+        if let Some(reference) = &record.stored.spec.identity_ref {
+            of.depend_on_identity(&reference.name);
+        }
+        let namespace = of.key.namespace_or_empty();
+        let credential = match ask(&of.context.bounds, namespace, &record.stored) {
             Ok(question) => of.resolve(&question).await?,
             Err(refusal) => Err(refusal),
         };
@@ -124,23 +132,21 @@ impl Provider for Dns {
 }
 
 /// Returns the question which account a record gets.
-fn question(of: &Reconciliation<'_, Dns>, record: &DnsRecord) -> Result<Question, Refusal> {
+fn ask(bounds: &Bounds, namespace: &str, record: &DnsRecord) -> Result<Question, Refusal> {
     let reference = record.spec.identity_ref.as_ref();
-    if let Some(reference) = reference {
-        of.depend_on_identity(&reference.name);
-    }
     let own = reference.map(|it| named_reference(&it.kind, &it.name, "DnsAccount"));
     let references = CredentialReferences {
         own: own.transpose()?,
         operator: true,
         ..CredentialReferences::default()
     };
-    let target = ChosenEndpoint {
+    let target = Target::Chosen(ChosenEndpoint {
         endpoint: parse_endpoint("spec.server", &record.spec.server, PORT)?,
         of_parent: None,
         trust: Trust::Verified,
-    };
-    Ok(of.question(references, Target::Chosen(target)))
+    });
+    let namespace = Some(namespace);
+    Ok(question::<Dns>(bounds, namespace, references, target))
 }
 
 /// Returns the servers that an account may be sent to.
@@ -170,4 +176,54 @@ async fn report(
         false => writer.set_false(READY, reason, message),
     }
     record.commit().await
+}
+
+/// What `explain` and `users` have to know.
+impl Inspect for Dns {
+    fn kinds(&self) -> &'static [(&'static str, &'static str)] {
+        &[("DnsRecord", "dnsrecords")]
+    }
+
+    fn identities(&self) -> Option<&'static IdentityKind> {
+        Self::IDENTITIES
+    }
+
+    fn names(&self) -> &'static Names {
+        Self::NAMES
+    }
+
+    fn shape(&self) -> &'static dyn Shape {
+        Self::SHAPE
+    }
+
+    fn endpoint_key(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn operator_namespace(&self) -> &'static str {
+        NAMESPACE
+    }
+
+    fn condition(&self) -> &'static str {
+        READY
+    }
+
+    fn reasons(&self) -> fn(Reason) -> &'static str {
+        Reason::as_str
+    }
+
+    fn question<'a>(
+        &'a self,
+        objects: &'a Objects<'a>,
+        _: &'static str,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Asked, Error>> {
+        Box::pin(async move {
+            let record: DnsRecord = objects.read(name).await?;
+            let question = ask(&Bounds::ANYWHERE, objects.namespace, &record);
+            let conditions = record.status.clone().unwrap_or_default().conditions;
+            let text = objects.text::<DnsRecord>(name);
+            Ok(Asked::new(text, &record, question, conditions))
+        })
+    }
 }

@@ -14,10 +14,10 @@ use insula_operator::outbound::{HttpClient, HttpClients, RequestOptions};
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Opens sessions at DNS services.
-pub(crate) struct Services(pub HttpClients);
+pub struct Services(pub HttpClients);
 
 /// A session: a token that was checked.
-pub(crate) struct Session {
+pub struct Session {
     client: HttpClient,
     token: Hidden,
 }

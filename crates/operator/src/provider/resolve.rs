@@ -13,33 +13,13 @@ use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, ResourceExt};
 use serde_json::Value;
 
-use super::{Dependency, IdentityKind, Provider, Reconciliation};
+use super::{Bounds, Dependency, IdentityKind, Provider, Reconciliation};
 use crate::commit::has_finalizer;
 use crate::condition::find;
 use crate::key::{GroupKind, Key};
 use crate::read::{get_named, get_named_metadata, is_valid_name};
 
 impl<P: Provider> Reconciliation<'_, P> {
-    /// Returns the question which credential the object gets, for a Secret that is not held and
-    /// lists no servers.
-    pub fn question(&self, references: CredentialReferences, target: Target) -> Question {
-        let bounds = &self.context.bounds;
-        Question {
-            namespace: self.key.namespace.clone(),
-            tenant: self.key.space.as_deref().map(str::to_owned),
-            references,
-            floor: Level::Operator,
-            target,
-            shape: P::SHAPE,
-            hold: Hold::None,
-            identity_kind: P::IDENTITIES.map(|kind| kind.kind),
-            endpoint_key: None,
-            default_port: 443,
-            default_bound: bounds.default.clone(),
-            own_bound: bounds.namespace_secrets.clone(),
-        }
-    }
-
     /// Resolves the credential of the object.
     ///
     /// # Errors
@@ -50,7 +30,11 @@ impl<P: Provider> Reconciliation<'_, P> {
         &self,
         question: &Question,
     ) -> Result<Result<Credential, Refusal>, kube::Error> {
-        let resolved = decide::resolve(question, self).await?;
+        let question = Question {
+            tenant: self.key.space.as_deref().map(str::to_owned),
+            ..question.clone()
+        };
+        let resolved = decide::resolve(&question, self).await?;
         let borrowed = resolved.as_ref().ok().and_then(|granted| {
             let Source::Identity {
                 name, lent: true, ..
@@ -165,6 +149,30 @@ impl<P: Provider> CredentialReader for Reconciliation<'_, P> {
             Need::Operator => known.operator = Some(self.static_credentials()),
         }
         Ok(())
+    }
+}
+
+/// Returns the question which credential an object of this namespace gets, in the operator's own
+/// space, for a Secret that is not held and lists no servers.
+pub fn question<P: Provider>(
+    bounds: &Bounds,
+    namespace: Option<&str>,
+    references: CredentialReferences,
+    target: Target,
+) -> Question {
+    Question {
+        namespace: namespace.map(str::to_owned),
+        tenant: None,
+        references,
+        floor: Level::Operator,
+        target,
+        shape: P::SHAPE,
+        hold: Hold::None,
+        identity_kind: P::IDENTITIES.map(|kind| kind.kind),
+        endpoint_key: None,
+        default_port: 443,
+        default_bound: bounds.default.clone(),
+        own_bound: bounds.namespace_secrets.clone(),
     }
 }
 

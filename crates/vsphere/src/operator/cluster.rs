@@ -25,7 +25,7 @@ use tracing::{debug, info};
 use self::conclude::{Domains, Observed, VCenter, conclude};
 use super::condition::VCENTER;
 use super::context::Reconciliation;
-use super::credentials::{self, ACCOUNT, IDENTITY, Scope, cluster_hold};
+use super::credentials::{self, ACCOUNT, IDENTITY, cluster_hold};
 use crate::kinds::{VSphereCluster, VSphereDeploymentZone};
 use crate::names::CLUSTER_FINALIZER;
 use crate::vcenter;
@@ -122,7 +122,7 @@ impl ClusterReconciler<'_> {
             // The decision reports whether the Secret exists and may be held.
             take_hold(&secrets, &hold, &ACCOUNT, &secret.name).await?;
         }
-        match credentials::cluster_question(Scope::of(self.of), namespace, cluster) {
+        match credentials::cluster_question(&self.of.context.bounds, namespace, cluster) {
             Ok(question) => self.of.resolve(&question).await,
             Err(refusal) => Ok(Err(refusal)),
         }

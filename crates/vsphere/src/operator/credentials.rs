@@ -5,15 +5,14 @@ use insula_identity::credential::Source;
 use insula_identity::decide::{ChosenEndpoint, Question, Refusal, Target};
 use insula_identity::endpoint::{AllowedEndpoints, Endpoint, Trust};
 use insula_identity::reason::Reason;
-use insula_identity::reference::{CredentialReferences, Level, Reference};
+use insula_identity::reference::{CredentialReferences, Reference};
 use insula_identity::session::LoginError;
 use insula_identity::shape::Texts;
-use insula_operator::key::Space;
-use insula_operator::provider::{Bounds, named_reference, parse_endpoint};
+use insula_operator::provider::{self, Bounds, named_reference, parse_endpoint};
 use kube::ResourceExt;
 use serde_json::Value;
 
-use super::context::Reconciliation;
+use super::context::VSphere;
 use crate::kinds::{
     AllowedServer, VSphereCluster, VSphereDeploymentZone, VSphereIdentityReference,
     VirtualMachineSpec,
@@ -30,18 +29,9 @@ pub(crate) const ACCOUNT: Texts = Texts {
 /// The key in which a Secret may name its servers.
 pub(crate) const SERVER: &str = "server";
 
-/// The space and the bounds of a question.
-#[derive(Clone, Copy)]
-pub(crate) struct Scope<'a> {
-    /// The space of the object.
-    pub space: &'a Space,
-    /// The servers that credentials may be sent to.
-    pub bounds: &'a Bounds,
-}
-
 /// Returns the question for a cluster.
 pub(crate) fn cluster_question(
-    scope: Scope<'_>,
+    bounds: &Bounds,
     namespace: &str,
     cluster: &VSphereCluster,
 ) -> Result<Question, Refusal> {
@@ -56,14 +46,14 @@ pub(crate) fn cluster_question(
         trust: parse_thumbprint(cluster.spec.thumbprint.as_deref())?,
     };
     let hold = cluster_hold(cluster);
-    let namespace = Some(namespace.to_owned());
-    Ok(scope.question(namespace, references, target, hold))
+    let namespace = Some(namespace);
+    Ok(question(bounds, namespace, references, target, hold))
 }
 
 /// Returns the question for a machine of a cluster, and for its virtual machine: its cluster's
 /// credential, for the server that it names itself or its cluster's.
 pub(crate) fn machine_question(
-    scope: Scope<'_>,
+    bounds: &Bounds,
     namespace: &str,
     machine: &VirtualMachineSpec,
     cluster: &VSphereCluster,
@@ -86,14 +76,14 @@ pub(crate) fn machine_question(
         trust: parse_thumbprint(non_empty(&machine.thumbprint).or(inherited))?,
     };
     let hold = cluster_hold(cluster);
-    let namespace = Some(namespace.to_owned());
-    Ok(scope.question(namespace, references, target, hold))
+    let namespace = Some(namespace);
+    Ok(question(bounds, namespace, references, target, hold))
 }
 
 /// Returns the question for a zone: the identity that it references, or the operator's static
 /// credentials.
 pub(crate) fn zone_question(
-    scope: Scope<'_>,
+    bounds: &Bounds,
     zone: &VSphereDeploymentZone,
 ) -> Result<Question, Refusal> {
     let own = parse_reference(zone.spec.identity_ref.as_ref())?;
@@ -116,39 +106,22 @@ pub(crate) fn zone_question(
         trust: Trust::Verified,
     };
     let hold = Hold::One(NAMES.claimant("VSphereDeploymentZone", zone));
-    Ok(scope.question(None, references, target, hold))
+    Ok(question(bounds, None, references, target, hold))
 }
 
-impl<'a> Scope<'a> {
-    /// Returns the scope of a reconciliation.
-    pub(super) fn of(reconciliation: &'a Reconciliation<'_>) -> Self {
-        Self {
-            space: &reconciliation.key.space,
-            bounds: &reconciliation.context.bounds,
-        }
-    }
-
-    fn question(
-        self,
-        namespace: Option<String>,
-        references: CredentialReferences,
-        target: ChosenEndpoint,
-        hold: Hold,
-    ) -> Question {
-        Question {
-            namespace,
-            tenant: self.space.as_deref().map(str::to_owned),
-            references,
-            floor: Level::Operator,
-            target: Target::Chosen(target),
-            shape: &ACCOUNT,
-            hold,
-            identity_kind: Some(IDENTITY),
-            endpoint_key: Some(SERVER),
-            default_port: PORT,
-            default_bound: self.bounds.default.clone(),
-            own_bound: self.bounds.namespace_secrets.clone(),
-        }
+fn question(
+    bounds: &Bounds,
+    namespace: Option<&str>,
+    references: CredentialReferences,
+    target: ChosenEndpoint,
+    hold: Hold,
+) -> Question {
+    let target = Target::Chosen(target);
+    Question {
+        hold,
+        endpoint_key: Some(SERVER),
+        default_port: PORT,
+        ..provider::question::<VSphere>(bounds, namespace, references, target)
     }
 }
 
@@ -239,10 +212,7 @@ mod tests {
 
     #[test]
     fn o02_invalid_name_in_a_reference_is_refused_before_any_read() {
-        let scope = Scope {
-            space: &None,
-            bounds: &Bounds::ANYWHERE,
-        };
+        let bounds = &Bounds::ANYWHERE;
         for name in ["shared/status", "%73hared", "shared?x", "..", "", "Shared"] {
             for (kind, reason) in [
                 (IDENTITY, Reason::IdentityNotFound),
@@ -259,10 +229,10 @@ mod tests {
                     message: format!("spec.identityRef: invalid name {name:?}"),
                     hint: None,
                 };
-                let question = cluster_question(scope, "a", &cluster).map(drop);
+                let question = cluster_question(bounds, "a", &cluster).map(drop);
                 assert_eq!(question, Err(refusal.clone()), "{kind} {name:?}");
                 let machine = VirtualMachineSpec::default();
-                let question = machine_question(scope, "a", &machine, &cluster).map(drop);
+                let question = machine_question(bounds, "a", &machine, &cluster).map(drop);
                 assert_eq!(question, Err(refusal), "{kind} {name:?}");
             }
         }
@@ -270,10 +240,7 @@ mod tests {
 
     #[test]
     fn o03_machine_inherits_the_thumbprint_for_its_clusters_server_only() {
-        let scope = Scope {
-            space: &None,
-            bounds: &Bounds::ANYWHERE,
-        };
+        let bounds = &Bounds::ANYWHERE;
         let (of_cluster, of_machine) = ("AA".repeat(20), "BB".repeat(20));
         let mut cluster = VSphereCluster::default();
         cluster.spec.server = "a.example".to_owned();
@@ -290,7 +257,7 @@ mod tests {
                 thumbprint: thumbprint.cloned(),
                 ..VirtualMachineSpec::default()
             };
-            let question = machine_question(scope, "a", &machine, &cluster).unwrap();
+            let question = machine_question(bounds, "a", &machine, &cluster).unwrap();
             let Target::Chosen(chosen) = question.target else {
                 panic!("the machine names its server");
             };

@@ -33,7 +33,7 @@ use self::plan::{Found, Problem};
 pub(super) use self::plan::{bios_uuid, needs_addresses};
 use super::condition::reason;
 use super::context::Reconciliation;
-use super::credentials::{self, Scope};
+use super::credentials;
 use crate::kinds::{VSphereCluster, VSphereMachine, VSphereVM};
 use crate::names::{GROUP, VM_FINALIZER};
 use crate::vcenter::{Error, Session, VCenters};
@@ -179,8 +179,8 @@ impl VmReconciler<'_> {
             self.of.key.namespace_or_empty(),
             &self.vm.object.spec.machine,
         );
-        let scope = Scope::of(self.of);
-        let credential = match credentials::machine_question(scope, namespace, machine, cluster) {
+        let bounds = &self.of.context.bounds;
+        let credential = match credentials::machine_question(bounds, namespace, machine, cluster) {
             Ok(question) => self.of.resolve(&question).await?,
             Err(refusal) => Err(refusal),
         };

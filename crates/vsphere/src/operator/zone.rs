@@ -20,7 +20,7 @@ use tracing::debug;
 
 use self::conclude::{Missing, Observation, conclude};
 use super::context::Reconciliation;
-use super::credentials::{self, Scope};
+use super::credentials;
 use crate::kinds::{VSphereDeploymentZone, VSphereFailureDomain};
 use crate::vcenter;
 
@@ -89,7 +89,7 @@ impl ZoneReconciler<'_> {
     ) -> Result<(Result<Credential, Refusal>, Option<VSphereFailureDomain>), kube::Error> {
         let name = &zone.spec.failure_domain;
         let domain = self.of.read_cluster_scoped(name).await?;
-        let credential = match credentials::zone_question(Scope::of(self.of), zone) {
+        let credential = match credentials::zone_question(&self.of.context.bounds, zone) {
             Ok(question) => self.of.resolve(&question).await?,
             Err(refusal) => Err(refusal),
         };

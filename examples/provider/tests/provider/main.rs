@@ -8,8 +8,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use example_provider::install::manifests;
 use example_provider::kinds::{DnsAccount, DnsRecord};
-use example_provider::operate;
+use example_provider::{Dns, operate};
 use insula_e2e::kube_apiserver::KubeApiserver;
+use insula_operator::provider::explain::{self, Inspect, Verdict};
+use insula_operator::provider::users::{self, User};
 use insula_operator::spaces::client_for;
 use insula_testkit::server::{Setup, TestServer};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
@@ -208,13 +210,30 @@ async fn example_works_on_a_real_kubernetes() -> anyhow::Result<()> {
     create(&accounts(&admin), shared).await?;
     let reference = json!({"kind": "DnsAccount", "name": "shared"});
     let web: Api<DnsRecord> = Api::namespaced(admin.clone(), "web");
-    let other: Api<DnsRecord> = Api::namespaced(admin, "other");
+    let other: Api<DnsRecord> = Api::namespaced(admin.clone(), "other");
+    let client = admin;
     for records in [&web, &other] {
         create(records, record(&address, "a", reference.clone())).await?;
     }
     wait_for(&web, "a", "Written").await?;
     wait_for(&other, "a", "NamespaceNotAllowed").await?;
     assert_eq!(dns.records(), ["a=10.0.0.1 by red"]);
+    for (namespace, expected) in [("web", Verdict::Granted), ("other", Verdict::Refused)] {
+        let report = explain::report(&client, &Dns, "DnsRecord", namespace, "a").await?;
+        assert_eq!(report.verdict(), expected, "{report}");
+    }
+    let kind = Dns.identities().expect("it has identities");
+    let found = users::list(&client, &Dns, kind, "shared").await?;
+    let names = |users: &[User]| -> Vec<_> {
+        let users = users.iter();
+        users
+            .map(|user| user.namespace.clone().unwrap_or_default())
+            .collect()
+    };
+    assert_eq!(
+        (names(&found.users), names(&found.refused)),
+        (vec!["web".to_owned()], vec!["other".to_owned()])
+    );
     web.delete("a", &DeleteParams::default()).await?;
     wait_for_records(&dns, &[]).await?;
     operator.stop().await
