@@ -81,7 +81,13 @@ async fn deleted_tenant_leaves_no_custom_objects() -> anyhow::Result<()> {
         .iter()
         .filter(|event| event["type"] == "DELETED")
         .count();
-    assert_eq!(deleted, 3, "{events:?}");
+    // On a busy machine the space may be gone before the watch has read the deletions. The client
+    // is told that it missed some.
+    let is_expired = |event: &Value| event["object"]["reason"] == "Expired";
+    assert!(
+        deleted == 3 || events.last().is_some_and(is_expired),
+        "{events:?}"
+    );
     until_no_key(&server, "t1").await?;
     assert_eq!(names(&other.get(FOOS).await?.json()), ["a", "b", "c"]);
     // A new tenant of the name has none of them.
