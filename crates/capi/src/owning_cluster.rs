@@ -112,7 +112,7 @@ where
             "Cluster {name:?} references a {kind} of {api_group}, not a {wanted} of {wanted_group}"
         ));
     }
-    // Version v1beta1 can name another namespace, whose objects are not the Cluster's to use.
+    // Version v1beta1 can name another namespace. Objects of that one are not the Cluster's to use.
     let (there, here) = (&reference.namespace, &cluster.metadata.namespace);
     if there.is_some() && there != here {
         return missing(format!(

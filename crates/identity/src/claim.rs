@@ -17,7 +17,8 @@ pub enum Hold {
     /// All its users hold it together, with a finalizer: it is not deleted while one of them
     /// still needs it.
     Shared {
-        /// The finalizer.
+        /// The finalizer. It differs from that of Secrets with one holder, which is removed from
+        /// Secrets without owners.
         finalizer: &'static str,
     },
 }

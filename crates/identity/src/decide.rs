@@ -23,7 +23,7 @@ pub struct Question {
     /// The namespace of the object; none if it is cluster-scoped, in which case only users who
     /// may write identities can write it.
     pub namespace: Option<String>,
-    /// The tenant in whose space the object is; none in the operator's own space.
+    /// The tenant that owns the object's space; none in the operator's own space.
     pub tenant: Option<String>,
     /// The references that may decide.
     pub references: CredentialReferences,
@@ -519,7 +519,7 @@ fn target(
     }
 }
 
-/// Returns the certificates that are accepted for a shared credential whose bound names none: a
+/// Returns the certificates that are accepted for a shared credential if its bound names none: a
 /// user of the credential does not decide which server may receive it. Those that the credential
 /// carries are for the server that it carries.
 fn shared_trust(question: &Question, content: &Content) -> Trust {
@@ -529,7 +529,7 @@ fn shared_trust(question: &Question, content: &Content) -> Trust {
     }
 }
 
-/// A credential whose bound is not checked yet.
+/// A credential before its bound is checked.
 struct Granted<'a> {
     origin: &'a Origin<'a>,
     level: Level,

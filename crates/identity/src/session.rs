@@ -52,7 +52,7 @@ pub struct Key {
 
 impl Key {
     /// Returns the key of the session for a credential of an object in this space. It differs
-    /// whenever anything differs that changes where, or as whom, the session acts.
+    /// whenever the server, the scope there, its trust or the account of the session differs.
     pub fn of(space: Option<Arc<str>>, credential: &Credential) -> Self {
         Self {
             space,

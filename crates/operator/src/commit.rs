@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-/// An object whose status is being changed.
+/// An object with a status that is being changed.
 #[derive(Clone, Debug)]
 pub struct StatusChange<K> {
     /// The objects of its kind and namespace.

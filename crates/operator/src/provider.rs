@@ -105,7 +105,7 @@ pub struct Names {
     pub secret_finalizer: &'static str,
 }
 
-/// A kind whose objects hold the Secrets that they reference.
+/// A kind of objects that hold the Secrets that they reference.
 #[derive(Clone, Copy, Debug)]
 pub struct Claimant {
     /// The kind.
@@ -132,7 +132,7 @@ pub struct IdentityKind {
     pub users: &'static [IdentityUser],
 }
 
-/// A kind whose objects reference identities in `spec.identityRef`.
+/// A kind of objects that reference identities in `spec.identityRef`.
 #[derive(Clone, Copy, Debug)]
 pub struct IdentityUser {
     /// The kind.

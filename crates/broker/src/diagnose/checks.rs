@@ -297,7 +297,7 @@ fn cluster_names(clusters: &[DynamicObject]) -> Vec<String> {
     odd.collect()
 }
 
-/// Returns the services whose exports contradict each other, as Submariner says.
+/// Returns the services with exports that contradict each other, as Submariner says.
 fn conflicts(services: &[DynamicObject]) -> Vec<String> {
     let in_conflict = services.iter().filter(|service| {
         let conditions = service.data["status"]["conditions"].as_array();

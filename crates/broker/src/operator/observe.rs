@@ -160,7 +160,7 @@ async fn read_contents(client: Client, namespace: &str) -> Result<NamespaceConte
     })
 }
 
-/// Returns the quota. One that may not be read counts as absent: an operator whose role is from
+/// Returns the quota. One that may not be read counts as absent: an operator with the role of
 /// an earlier version still repairs and removes everything else, and reports that it cannot
 /// create the quota.
 async fn find_quota(quotas: &Api<ResourceQuota>) -> Result<Option<ResourceQuota>, Error> {

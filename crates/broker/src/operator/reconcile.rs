@@ -111,7 +111,7 @@ async fn advance(context: &Context, tenant: &mut Tenant, id: &TenantId) -> Resul
     };
     let observed = match observe(context, desired, location).await {
         // The status names the location before the first object is created: this tenant has
-        // none, such as one with a space whose operator never had the right to create spaces.
+        // none, such as one with a space if the operator never had the right to create spaces.
         Err(error) if deleting && error.is_forbidden() && is_unplaced(desired) => {
             Observed::default()
         }

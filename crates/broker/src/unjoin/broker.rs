@@ -42,7 +42,7 @@ pub(super) async fn account(
     )))
 }
 
-/// Returns the IDs whose service accounts were created for the cluster with this UID.
+/// Returns the IDs with service accounts that were created for the cluster with this UID.
 pub(super) async fn accounts_of_cluster(
     broker: &Client,
     namespace: &str,

@@ -113,7 +113,7 @@ pub struct OperatorSettings {
     addresses: AddressRules,
     /// The credentials file for clusters of the system space without an identity.
     credentials: Option<PathBuf>,
-    /// The tenants whose clusters may use that file too.
+    /// The tenants with clusters that may use that file too.
     credentials_tenants: BTreeSet<String>,
 }
 

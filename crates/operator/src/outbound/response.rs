@@ -83,7 +83,7 @@ impl fmt::Debug for HttpResponse {
     }
 }
 
-/// Reads a response whose body may have this size. The server may answer with anything.
+/// Reads a response with a body of at most this size. The server may answer with anything.
 pub(super) async fn receive(
     response: Response<Incoming>,
     max_kib: usize,

@@ -66,8 +66,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns the default settings of an operator without static credentials, whose requests to
-    /// its servers have this timeout.
+    /// Returns the default settings of an operator without static credentials, with this timeout
+    /// for requests to its servers.
     pub fn new(identity: impl Into<String>, namespace: &str, server_timeout: Duration) -> Self {
         let request_timeout = Duration::from_secs(20);
         let concurrency = 32;

@@ -58,7 +58,7 @@ pub struct User {
     /// Its group.
     #[serde(skip)]
     pub group: String,
-    /// The tenant in whose space it is, if that is not the identity's.
+    /// The tenant that owns its space, if that is not the identity's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// None for cluster-scoped objects.
@@ -225,7 +225,7 @@ impl Lister<'_> {
     }
 }
 
-/// Returns the tenant in whose space an object was listed.
+/// Returns the tenant that owns the space in which an object was listed.
 fn tenant_of(object: &DynamicObject) -> Option<String> {
     let link = object.metadata.self_link.as_deref()?;
     space_of_path(link).map(|space| space.to_string())

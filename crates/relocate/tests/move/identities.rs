@@ -244,7 +244,7 @@ async fn identity_terminating_at_the_target_fails_the_move() -> anyhow::Result<(
     Ok(())
 }
 
-/// A provider whose clusters use a Secret of their namespace without owning it.
+/// A provider of clusters that use a Secret of their namespace without owning it.
 #[derive(Debug)]
 struct SharedAccounts;
 
