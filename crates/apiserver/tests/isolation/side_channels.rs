@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use http::Method;
-use insula_testkit::server::TestServer;
+use insula_testkit::server::{Client, TestServer};
 use serde_json::json;
 
 use super::principals::{create, server_with};
@@ -127,10 +127,11 @@ async fn i18_server_documents_name_no_tenant() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A loose bound: far below network latency, far above the machine's noise.
+/// A loose bound: far below network latency, far above the machine's noise. Other tests can slow
+/// down one attempt, but a difference in the server's own work is in all of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn i19_refusal_latency_does_not_reveal_existence() -> anyhow::Result<()> {
-    const ROUNDS: usize = 400;
+    const ATTEMPTS: usize = 8;
     let server = TestServer::start().await?;
     let (attacker, victim) = (server.tenant("t1").await?, server.tenant("t2").await?);
     create(&victim, MAPS, named("canary")).await?;
@@ -140,28 +141,37 @@ async fn i19_refusal_latency_does_not_reveal_existence() -> anyhow::Result<()> {
         "/tenants/t2/api/v1/namespaces/absents/configmaps/canary",
         "/tenants/t9/api/v1/namespaces/default/configmaps/canary",
     ];
+    let mut seen = Vec::new();
+    for _ in 0..ATTEMPTS {
+        let latencies = typical_latencies(&attacker, &paths).await?;
+        let least = latencies.iter().min().copied().unwrap_or_default();
+        let most = latencies.iter().max().copied().unwrap_or_default();
+        if most - least < Duration::from_micros(100).max(least / 4) {
+            return Ok(());
+        }
+        seen.push(latencies);
+    }
+    panic!("the latencies differ in every attempt: {seen:?}");
+}
+
+/// Returns the latency of a refusal for each path: the lowest tenth of many, because load only
+/// ever adds to it.
+async fn typical_latencies(client: &Client, paths: &[&str]) -> anyhow::Result<Vec<Duration>> {
+    const ROUNDS: usize = 400;
     let mut times = vec![Vec::with_capacity(ROUNDS); paths.len()];
     for round in 0..ROUNDS {
         for turn in 0..paths.len() {
             // Each round starts with another path, so that no path is always the first.
             let which = (round + turn) % paths.len();
             let start = Instant::now();
-            let refused = attacker.get(paths[which]).await?;
+            let refused = client.get(paths[which]).await?;
             times[which].push(start.elapsed());
             assert_eq!(refused.status, 403);
         }
     }
-    let medians: Vec<Duration> = times
-        .iter_mut()
-        .map(|times| {
-            times.sort_unstable();
-            times[ROUNDS / 2]
-        })
-        .collect();
-    let (least, most) = (medians.iter().min(), medians.iter().max());
-    let (least, most) = (least.expect("some"), most.expect("some"));
-    let apart = most.saturating_sub(*least);
-    let noise = Duration::from_micros(100).max(*least / 4);
-    assert!(apart < noise, "{medians:?}");
-    Ok(())
+    let typical = times.iter_mut().map(|times| {
+        times.sort_unstable();
+        times[ROUNDS / 10]
+    });
+    Ok(typical.collect())
 }

@@ -1,0 +1,1 @@
+//! The contents of metadata and network data Secrets.

@@ -1,0 +1,1 @@
+//! Which host a machine gets, and which states a host has.

@@ -1,0 +1,1 @@
+//! Address pools: their custom resources, and which address a claim gets.

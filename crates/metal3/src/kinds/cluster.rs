@@ -1,0 +1,1 @@
+//! `Metal3Cluster` and its template.

@@ -1,0 +1,1 @@
+//! `Metal3Data`: the data of one machine.

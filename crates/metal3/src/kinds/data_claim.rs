@@ -1,0 +1,1 @@
+//! `Metal3DataClaim`: the request of a machine for data.

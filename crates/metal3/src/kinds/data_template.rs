@@ -1,0 +1,1 @@
+//! `Metal3DataTemplate`: how the data of machines is rendered.

@@ -1,0 +1,1 @@
+//! `BareMetalHost`: a host that the Bare Metal Operator manages.

@@ -1,0 +1,1 @@
+//! `Metal3Machine` and its template.

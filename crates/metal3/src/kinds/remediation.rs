@@ -1,0 +1,1 @@
+//! `Metal3Remediation` and its template.

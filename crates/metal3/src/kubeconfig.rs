@@ -1,0 +1,1 @@
+//! The kubeconfig in a Secret that `identityRef` names.

@@ -1,0 +1,22 @@
+//! Cluster API's Metal3 provider for many tenants, each with the hosts that its credentials reach.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`kinds`] | the custom resources: clusters, machines, data, remediations, and the hosts |
+//! | [`ipam`] | address pools: their custom resources, and which address a claim gets |
+//! | [`crds`] | the CustomResourceDefinitions |
+//! | [`versions`], [`webhooks`] | the conversion between their versions, validation, and the webhooks for both |
+//! | [`kubeconfig`] | what a Secret that `identityRef` names contains |
+//! | [`hosts`] | which host a machine gets, and which states a host has |
+//! | [`data`] | the contents of metadata and network data Secrets |
+//! | [`names`] | groups, labels, annotations, finalizers and other well-known names |
+
+pub mod crds;
+pub mod data;
+pub mod hosts;
+pub mod ipam;
+pub mod kinds;
+pub mod kubeconfig;
+pub mod names;
+pub mod versions;
+pub mod webhooks;

@@ -1,0 +1,1 @@
+//! The webhooks: conversion between the versions of the kinds, and validation.
