@@ -435,6 +435,69 @@ async fn tenants_cannot_impersonate_server_assigned_identities() -> anyhow::Resu
     Ok(())
 }
 
+/// What an operator needs that acts as one account of its tenants' namespaces, and no more.
+#[tokio::test]
+async fn right_to_a_tenant_gives_no_right_to_its_users_or_groups() -> anyhow::Result<()> {
+    let server = TestServer::with_tokens("actor,actor,8,\"tenant:system\"\n").await?;
+    let (admin, system) = (server.tenant("t1").await?, server.system().await?);
+    server.tenant("t2").await?;
+    let actor = server.client("actor").await?;
+    let rules = [
+        impersonate("", "serviceaccounts", &["robot"]),
+        impersonate("", "tenants", &["t1"]),
+    ];
+    system.grant("acts", "User:actor", &rules).await?;
+    let read = [rule("get,list", "", "configmaps")];
+    admin
+        .grant_in("default", "robot", "ServiceAccount:robot", &read)
+        .await?;
+    let maps = "/api/v1/tenants/t1/namespaces/default/configmaps";
+    let robot = ("impersonate-user", "system:serviceaccount:default:robot");
+    let tenant = ("impersonate-group", "tenant:t1");
+    for (why, path, headers, code) in [
+        ("the account", maps, &[robot, tenant][..], 200),
+        ("without the account", maps, &[], 403),
+        ("the system's account", maps, &[robot], 403),
+        (
+            "another account",
+            maps,
+            &[
+                ("impersonate-user", "system:serviceaccount:default:other"),
+                tenant,
+            ],
+            403,
+        ),
+        (
+            "a user",
+            maps,
+            &[("impersonate-user", "admin"), tenant],
+            403,
+        ),
+        (
+            "a group besides",
+            maps,
+            &[robot, tenant, ("impersonate-group", "system:masters")],
+            403,
+        ),
+        (
+            "another tenant",
+            "/api/v1/tenants/t2/namespaces/default/configmaps",
+            &[robot, ("impersonate-group", "tenant:t2")],
+            403,
+        ),
+        (
+            "what the account may not",
+            "/api/v1/tenants/t1/namespaces/default/secrets",
+            &[robot, tenant],
+            403,
+        ),
+    ] {
+        let answer = get(&actor, path, headers).await?;
+        assert_eq!(answer.status, code, "{why}: {}", answer.text());
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn system_users_impersonate_tenant_users_by_naming_the_tenant() -> anyhow::Result<()> {
     let (server, admin, _alice) = start().await?;

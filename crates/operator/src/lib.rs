@@ -25,9 +25,11 @@
 //! | [`user_agent`] | the `User-Agent` of requests |
 //! | [`report`] | progress reports |
 //! | [`spaces`] | clients for a tenant's space |
+//! | [`account`] | clients that act as a service account of a namespace |
 //! | [`stop`] | the stop signal |
 //! | [`webhook`] | the server of admission and conversion webhooks |
 
+pub mod account;
 pub mod commit;
 pub mod condition;
 pub mod crds;

@@ -40,6 +40,18 @@ pub fn events() -> [PolicyRule; 2] {
     [CORE, "events.k8s.io"].map(|group| rule(group, &["events"], &["create", "patch"]))
 }
 
+/// Returns the rules for acting as the service account of that name in every namespace, and in
+/// every tenant's space of an Insula.
+pub fn impersonation(account: &str, tenants: bool) -> Vec<PolicyRule> {
+    let verbs = &["impersonate"];
+    let mut rules = vec![PolicyRule {
+        resource_names: Some(vec![account.to_owned()]),
+        ..rule(CORE, &["serviceaccounts"], verbs)
+    }];
+    rules.extend(tenants.then(|| rule(CORE, &["tenants"], verbs)));
+    rules
+}
+
 /// A single right: verb, group, resource, and the only object that it is for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Right {

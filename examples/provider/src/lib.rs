@@ -23,17 +23,21 @@ use insula_operator::outbound::HttpClients;
 use insula_operator::provider::{Settings, run};
 use kube::Client;
 
+/// Returns the settings of the operator.
+pub fn settings(tenants: bool) -> Settings {
+    Settings {
+        tenants,
+        ..Settings::new("dns-operator", install::NAMESPACE, service::TIMEOUT)
+    }
+}
+
 /// Runs the operator; it trusts DNS services with certificates of these authorities, in DER.
 pub async fn operate(
     client: Client,
     authorities: Vec<Vec<u8>>,
-    tenants: bool,
+    settings: Settings,
     stop: impl Future<Output = ()>,
 ) {
-    let settings = Settings {
-        tenants,
-        ..Settings::new("dns-operator", install::NAMESPACE, service::TIMEOUT)
-    };
     let services = service::Services(HttpClients::new(authorities));
     run(client, Dns, services, settings, stop).await;
 }

@@ -4,7 +4,7 @@
 use std::io::Write;
 
 use example_provider::install::manifests;
-use example_provider::operate;
+use example_provider::{operate, settings};
 use kube::Client;
 
 #[tokio::main]
@@ -21,7 +21,7 @@ async fn main() -> anyhow::Result<()> {
         Some("run") => {
             let client = Client::try_default().await?;
             let stop = async { drop(tokio::signal::ctrl_c().await) };
-            operate(client, Vec::new(), tenants, stop).await;
+            operate(client, Vec::new(), settings(tenants), stop).await;
         }
         _ => anyhow::bail!("expected `manifests` or `run`, and optionally `--tenants`"),
     }

@@ -3,7 +3,8 @@
 //! The RBAC policy of the caller's home space decides, and the impersonated principal belongs
 //! to that space too. Names and groups with the prefix `system:` have a meaning to the server:
 //! a tenant cannot impersonate them, except those of its own service accounts. A system
-//! principal can impersonate a principal of a tenant, by the group `tenant:{t}`.
+//! principal can impersonate a principal of a tenant, by the group `tenant:{t}`: with the right
+//! to impersonate that group, or the tenant. The latter gives no right to any other group.
 
 mod constrained;
 
@@ -48,6 +49,8 @@ struct Wanted {
 struct Part<'a> {
     /// The attributes that must be allowed.
     attributes: ResourceAttributes<'a>,
+    /// Attributes that suffice as well.
+    alternative: Option<ResourceAttributes<'a>>,
     /// Whether only system principals may impersonate it.
     reserved: bool,
 }
@@ -140,6 +143,7 @@ impl Wanted {
     fn parts(&self) -> Vec<Part<'_>> {
         let free = |attributes| Part {
             attributes,
+            alternative: None,
             reserved: false,
         };
         let account = AccountName::parse(&self.user);
@@ -150,14 +154,19 @@ impl Wanted {
             }),
             None => Part {
                 attributes: impersonating("", "users", None, &self.user),
+                alternative: None,
                 reserved: self.user.starts_with(RESERVED_PREFIX),
             },
         }];
         let uid = self.uid.iter();
         parts.extend(uid.map(|uid| free(impersonating(AUTHENTICATION, "uids", None, uid))));
-        parts.extend(self.groups.iter().map(|group| Part {
-            attributes: impersonating("", "groups", None, group),
-            reserved: group.starts_with(RESERVED_PREFIX) || group.starts_with(TENANT_PREFIX),
+        parts.extend(self.groups.iter().map(|group| {
+            let tenant = group.strip_prefix(TENANT_PREFIX);
+            Part {
+                attributes: impersonating("", "groups", None, group),
+                alternative: tenant.map(|tenant| impersonating("", "tenants", None, tenant)),
+                reserved: group.starts_with(RESERVED_PREFIX) || tenant.is_some(),
+            }
         }));
         for (key, values) in &self.extra {
             let of_key = |value| impersonating(AUTHENTICATION, "userextras", Some(key), value);
@@ -240,12 +249,20 @@ const fn impersonating<'a>(
 async fn ask(registry: &Registry, caller: &Principal, part: Part<'_>) -> Result<()> {
     let Part {
         attributes,
+        alternative,
         reserved,
     } = part;
     let home = Spaces::One(caller.home.clone());
     let decision = decide(registry, caller, &home, &Attributes::Resource(attributes)).await?;
-    if decision.allowed && (!reserved || caller.is_system()) {
+    let may_impersonate = !reserved || caller.is_system();
+    if decision.allowed && may_impersonate {
         return Ok(());
+    }
+    if let Some(alternative) = alternative.filter(|_| may_impersonate) {
+        let attributes = Attributes::Resource(alternative);
+        if decide(registry, caller, &home, &attributes).await?.allowed {
+            return Ok(());
+        }
     }
     let scope = match attributes.namespace {
         Some(namespace) => format!("in the namespace \"{namespace}\""),

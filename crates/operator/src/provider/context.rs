@@ -14,6 +14,7 @@ use tokio::sync::watch;
 
 use super::requeue::Requeue;
 use super::{Provider, WatchedKind};
+use crate::account::ServiceAccount;
 use crate::dependencies::DependencyIndex;
 use crate::event::EventRateLimit;
 use crate::key::{GroupKind, Key, Space};
@@ -84,6 +85,8 @@ pub struct Context<P: Provider> {
     pub watch_filter: Option<String>,
     /// The namespace with the Secrets of identities, in every space.
     pub operator_namespace: String,
+    /// The service account to act as in the namespaces of objects; none to act as the operator.
+    pub(super) service_account: Option<String>,
     /// The sessions at the provider's servers.
     pub sessions: Arc<Sessions<P::Connector>>,
     /// The servers that credentials may be sent to.
@@ -112,6 +115,18 @@ impl<P: Provider> Context<P> {
             None => self.client.clone(),
             Some(space) => spaces::client_for(&self.client, space),
         }
+    }
+
+    /// Returns the service account to act as for an object of a namespace. The operator's own
+    /// namespace is its own responsibility.
+    pub(super) fn account_for<'a>(&'a self, key: &'a Key) -> Option<ServiceAccount<'a>> {
+        let namespace = key.namespace.as_deref();
+        let namespace = namespace.filter(|&namespace| namespace != self.operator_namespace)?;
+        Some(ServiceAccount {
+            space: key.space.as_deref(),
+            namespace,
+            name: self.service_account.as_deref()?,
+        })
     }
 
     /// Replaces the dependencies of an object by exactly these. Identities count the objects that

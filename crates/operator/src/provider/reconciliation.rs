@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use tracing::debug;
 
 use super::{Context, Dependency, Provider};
+use crate::account::ServiceAccount;
 use crate::event::{self, NewEvent, Reporter};
 use crate::key::{GroupKind, Key};
 use crate::read::{get_named, list_each, parse};
@@ -28,17 +29,25 @@ pub struct Reconciliation<'a, P: Provider> {
     pub key: &'a Key,
     /// How many reconciliations in a row failed before this one.
     pub failures: u32,
+    /// The service account to act as in the namespace of the object.
+    account: Option<ServiceAccount<'a>>,
     depends: Mutex<BTreeSet<Dependency>>,
     /// The identity of the operator's own space that the object was granted.
     borrowed: Mutex<Option<Key>>,
 }
 
 impl<'a, P: Provider> Reconciliation<'a, P> {
-    pub(super) fn new(context: &'a Context<P>, key: &'a Key, failures: u32) -> Self {
+    pub(super) fn new(
+        context: &'a Context<P>,
+        key: &'a Key,
+        failures: u32,
+        account: Option<ServiceAccount<'a>>,
+    ) -> Self {
         Self {
             context,
             key,
             failures,
+            account,
             depends: Mutex::default(),
             borrowed: Mutex::default(),
         }
@@ -59,9 +68,19 @@ impl<'a, P: Provider> Reconciliation<'a, P> {
         *borrowed = identity;
     }
 
-    /// Returns a client for the space of the object.
+    /// Returns a client for the space of the object, with the rights of the operator.
     pub fn client(&self) -> Client {
         self.context.client(self.key.space.as_deref())
+    }
+
+    /// Returns a client for objects in a namespace. In the namespace of the object it has the
+    /// rights of the service account that the operator acts as.
+    fn client_in(&self, namespace: &str) -> Client {
+        let account = self.account.filter(|one| one.namespace == namespace);
+        match account {
+            Some(account) => account.impersonate(&self.client()),
+            None => self.client(),
+        }
     }
 
     /// Returns the objects of a kind in the namespace of the object.
@@ -69,7 +88,8 @@ impl<'a, P: Provider> Reconciliation<'a, P> {
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
-        Api::namespaced(self.client(), self.key.namespace_or_empty())
+        let namespace = self.key.namespace_or_empty();
+        Api::namespaced(self.client_in(namespace), namespace)
     }
 
     /// Returns the cluster-scoped objects of a kind in the space of the object.
@@ -82,7 +102,7 @@ impl<'a, P: Provider> Reconciliation<'a, P> {
 
     /// Returns the Secrets of a namespace in the space of the object.
     pub fn secrets(&self, namespace: &str) -> Api<Secret> {
-        Api::namespaced(self.client(), namespace)
+        Api::namespaced(self.client_in(namespace), namespace)
     }
 
     /// Records a dependency. This is done before the object is read, so that no change is missed.
@@ -171,7 +191,7 @@ impl<'a, P: Provider> Reconciliation<'a, P> {
     ) -> Result<Option<DynamicObject>, kube::Error> {
         self.depend_on_kind(GroupKind::of_resource(resource), namespace, name);
         let api: Api<DynamicObject> = match namespace {
-            Some(namespace) => Api::namespaced_with(self.client(), namespace, resource),
+            Some(namespace) => Api::namespaced_with(self.client_in(namespace), namespace, resource),
             None => Api::all_with(self.client(), resource),
         };
         get_named(&api, name).await
@@ -211,7 +231,7 @@ impl<'a, P: Provider> Reconciliation<'a, P> {
         self.context.resync_after(self.key)
     }
 
-    /// Records an event about an object. A failure is only logged: no user depends on events.
+    /// Records an event about an object, as the operator. A failure is only logged: no user depends on events.
     pub async fn record_event<K>(&self, object: &K, note: NewEvent<'_>)
     where
         K: Resource<DynamicType = ()> + Debug,

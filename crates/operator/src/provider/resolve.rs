@@ -107,7 +107,10 @@ impl<P: Provider> Reconciliation<'_, P> {
         name: &str,
     ) -> Result<Option<decide::Secret>, kube::Error> {
         let space = self.key.space.clone().filter(|_| !lent);
-        let secrets = Api::namespaced(self.context.client(space.as_deref()), namespace);
+        let secrets = match lent {
+            true => Api::namespaced(self.context.client.clone(), namespace),
+            false => self.secrets(namespace),
+        };
         let key = Key::namespaced(GroupKind::of::<Secret>(), space, namespace, name);
         self.depend_on(Dependency::Object(key));
         let found = get_named(&secrets, name).await?;

@@ -7,20 +7,22 @@ use std::time::Duration;
 use futures_util::stream::BoxStream;
 use insula_identity::endpoint::AllowedEndpoints;
 use insula_identity::session::{self, Concurrency, Sessions};
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::{Api, Client};
 use tokio::sync::watch;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::{Bounds, Context, Provider, Reconciliation, StaticCredentials, identity, secret};
+use crate::account::ServiceAccount;
 use crate::deadline;
 use crate::dependencies::DependencyIndex;
-use crate::event::EventRateLimit;
+use crate::event::{EventRateLimit, NewEvent};
 use crate::health::Health;
 use crate::key::{GroupKind, Key};
 use crate::lease::{Candidate, Times};
 use crate::queue::Trigger;
+use crate::read::get_named;
 use crate::retry::{Class, Outcome};
 use crate::run::{self, Reconciler};
 
@@ -51,6 +53,8 @@ pub struct Settings {
     pub watch_filter: Option<String>,
     /// The namespace of the operator and of the Secrets of identities.
     pub operator_namespace: String,
+    /// The service account of each namespace to act as there; none to act as the operator.
+    pub service_account: Option<String>,
     /// The static credentials; changes take effect at once.
     pub static_credentials: watch::Receiver<Option<StaticCredentials>>,
     /// The tenants' spaces in which the static credentials may be used too.
@@ -92,6 +96,7 @@ impl Settings {
             namespaces: BTreeSet::new(),
             watch_filter: None,
             operator_namespace: namespace.to_owned(),
+            service_account: None,
             static_credentials: watch::channel(None).1,
             static_credentials_for: BTreeSet::new(),
             default_bound: AllowedEndpoints::Nowhere,
@@ -129,6 +134,7 @@ pub async fn run<P: Provider>(
         namespaces: settings.namespaces,
         watch_filter: settings.watch_filter,
         operator_namespace: settings.operator_namespace,
+        service_account: settings.service_account,
         sessions: Arc::clone(&sessions),
         kinds: P::kinds(),
         depends: DependencyIndex::default(),
@@ -186,7 +192,7 @@ impl<P: Provider> Reconciler for Context<P> {
             return Outcome::Gone;
         };
         let done = match self.is_assigned_to_this(&key).await {
-            Ok(true) => self.reconcile_object(&key, failures).await,
+            Ok(true) => self.reconcile_with_account(&key, failures).await,
             Ok(false) => {
                 self.forget(&key);
                 return Outcome::Gone;
@@ -201,10 +207,80 @@ impl<P: Provider> Reconciler for Context<P> {
 }
 
 impl<P: Provider> Context<P> {
+    /// Reconciles an object with the rights of its namespace's service account, if the operator is
+    /// to act as one. A terminating namespace has lost its RoleBindings, or is about to: the
+    /// operator cleans up with its own rights then.
+    async fn reconcile_with_account(
+        &self,
+        key: &Key,
+        failures: u32,
+    ) -> Result<Outcome, kube::Error> {
+        let account = self.account_for(key);
+        let done = self.reconcile_object(key, failures, account).await;
+        let (Some(account), Err(error)) = (account, &done) else {
+            return done;
+        };
+        if !is_forbidden(error) {
+            return done;
+        }
+        if self.is_terminating(key).await? {
+            return self.reconcile_object(key, failures, None).await;
+        }
+        self.report_forbidden(key, account, error).await?;
+        done
+    }
+
+    /// Returns whether the namespace of an object is being deleted.
+    async fn is_terminating(&self, key: &Key) -> Result<bool, kube::Error> {
+        let namespaces: Api<Namespace> = Api::all(self.client(key.space.as_deref()));
+        let namespace = namespaces
+            .get_metadata_opt(key.namespace_or_empty())
+            .await?;
+        Ok(namespace.is_none_or(|found| found.metadata.deletion_timestamp.is_some()))
+    }
+
+    /// Records that a service account lacks a right. The account may not even write conditions, so
+    /// this is an event of the operator.
+    async fn report_forbidden(
+        &self,
+        key: &Key,
+        account: ServiceAccount<'_>,
+        error: &kube::Error,
+    ) -> Result<(), kube::Error> {
+        warn!(%key, account = account.user(), %error, "service account lacks a right");
+        let Some(resource) = self.reconciled_resource(&key.kind) else {
+            return Ok(());
+        };
+        let client = self.client(key.space.as_deref());
+        let namespace = key.namespace_or_empty();
+        let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &resource);
+        if let Some(object) = get_named(&api, &key.name).await? {
+            let note = NewEvent {
+                warning: true,
+                reason: "ServiceAccountForbidden",
+                note: format!(
+                    "the operator acts as service account {} here, which lacks a right: {error}: \
+                     bind a role with this right to it",
+                    account.name
+                ),
+            };
+            let reconciliation = Reconciliation::new(self, key, 0, None);
+            reconciliation
+                .record_event_of(&object, &resource, note)
+                .await;
+        }
+        Ok(())
+    }
+
     /// Reconciles an object, and records what it depends on. After a failure, what it depended on
     /// before still counts.
-    async fn reconcile_object(&self, key: &Key, failures: u32) -> Result<Outcome, kube::Error> {
-        let reconciliation = Reconciliation::new(self, key, failures);
+    async fn reconcile_object(
+        &self,
+        key: &Key,
+        failures: u32,
+        account: Option<ServiceAccount<'_>>,
+    ) -> Result<Outcome, kube::Error> {
+        let reconciliation = Reconciliation::new(self, key, failures, account);
         let identities = P::IDENTITIES.filter(|kind| is_of(key, &(kind.resource)()));
         let outcome = if let Some(kind) = identities {
             identity::reconcile(&reconciliation, kind).await?
@@ -244,6 +320,10 @@ impl<P: Provider> Context<P> {
         let found = api.get_metadata_opt(&key.name).await?;
         Ok(found.is_none_or(|found| self.is_assigned(&found.metadata)))
     }
+}
+
+fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 403)
 }
 
 fn is_of(key: &Key, resource: &ApiResource) -> bool {

@@ -1,5 +1,6 @@
 //! The example on an Insula with two tenants, and on a Kubernetes.
 
+mod accounts;
 mod fake_dns;
 
 use std::time::Duration;
@@ -8,8 +9,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use example_provider::install::manifests;
 use example_provider::kinds::{DnsAccount, DnsRecord};
-use example_provider::{Dns, operate};
+use example_provider::{Dns, operate, settings};
 use insula_e2e::kube_apiserver::KubeApiserver;
+use insula_operator::provider::Settings;
 use insula_operator::provider::explain::{self, Inspect, Verdict};
 use insula_operator::provider::users::{self, User};
 use insula_operator::spaces::client_for;
@@ -25,14 +27,14 @@ use tokio::time::{Instant, sleep};
 
 use fake_dns::FakeDns;
 
-async fn connect(url: &str, authority: &[u8]) -> anyhow::Result<Client> {
+async fn connect(url: &str, authority: &[u8], token: &str) -> anyhow::Result<Client> {
     let ca = STANDARD.encode(authority);
     let kubeconfig: Kubeconfig = serde_json::from_value(json!({
         "current-context": "test",
         "clusters": [{"name": "test", "cluster": {
             "server": url, "certificate-authority-data": ca,
         }}],
-        "users": [{"name": "test", "user": {"token": "system"}}],
+        "users": [{"name": "test", "user": {"token": token}}],
         "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
     }))?;
     let options = KubeConfigOptions::default();
@@ -44,9 +46,9 @@ async fn connect(url: &str, authority: &[u8]) -> anyhow::Result<Client> {
 struct Running(oneshot::Sender<()>, JoinHandle<()>);
 
 impl Running {
-    fn start(client: Client, certificate: Vec<u8>, tenants: bool) -> Self {
+    fn start(client: Client, certificate: Vec<u8>, settings: Settings) -> Self {
         let (stop, stopped) = oneshot::channel::<()>();
-        let operator = operate(client, vec![certificate], tenants, async {
+        let operator = operate(client, vec![certificate], settings, async {
             drop(stopped.await);
         });
         Self(stop, tokio::spawn(operator))
@@ -124,14 +126,14 @@ async fn records_are_written_with_the_account_of_their_tenant_only() -> anyhow::
     let server = TestServer::start_with(Setup::with_controllers()).await?;
     let system = server.system().await?;
     let authority = server.authority().certificate_pem();
-    let admin = connect(&server.url(), authority.as_bytes()).await?;
+    let admin = connect(&server.url(), authority.as_bytes(), "system").await?;
     system.install(&manifests(true)).await?;
     let dns = FakeDns::default();
     let (address, certificate) = dns.start().await?;
     for tenant in ["acme", "bmce"] {
         server.tenant(tenant).await?;
     }
-    let operator = Running::start(admin.clone(), certificate, true);
+    let operator = Running::start(admin.clone(), certificate, settings(true));
 
     // Tenant acme has a Secret of its own; the system lends an account to bmce.
     let (acme, bmce) = (client_for(&admin, "acme"), client_for(&admin, "bmce"));
@@ -194,11 +196,16 @@ async fn example_works_on_a_real_kubernetes() -> anyhow::Result<()> {
         return Ok(());
     };
     let authority = std::fs::read(server.authority())?;
-    let admin = connect(&format!("https://{}", server.address()), &authority).await?;
+    let admin = connect(
+        &format!("https://{}", server.address()),
+        &authority,
+        "system",
+    )
+    .await?;
     server.client().await?.install(&manifests(false)).await?;
     let dns = FakeDns::default();
     let (address, certificate) = dns.start().await?;
-    let operator = Running::start(admin.clone(), certificate, false);
+    let operator = Running::start(admin.clone(), certificate, settings(false));
     for (name, team) in [("web", "a"), ("other", "b")] {
         let namespace = json!({"metadata": {"name": name, "labels": {"team": team}}});
         create(&Api::<Namespace>::all(admin.clone()), namespace).await?;
