@@ -6,6 +6,7 @@
 //! | `client` | an HTTPS client for one server; read it first |
 //! | `connection` | connections of a client, and those that are idle |
 //! | `response` | responses of bounded size |
+//! | `kubernetes` | clients of API servers |
 //! | `error` | failed requests, and what they mean for a login |
 //! | `trust` | verification of server certificates |
 //! | `logins` | logins that outlive their callers |
@@ -42,6 +43,7 @@
 mod client;
 mod connection;
 mod error;
+mod kubernetes;
 mod logins;
 mod response;
 #[cfg(test)]
@@ -50,6 +52,7 @@ mod trust;
 
 pub use client::{HttpClient, HttpClients, RequestOptions};
 pub use error::{RequestError, authority, unreachable};
+pub use kubernetes::kubernetes_login_error;
 pub use logins::{Attempt, Logins};
 pub use response::HttpResponse;
 pub use trust::UntrustedCertificate;

@@ -22,10 +22,10 @@ use super::trust::Authorities;
 #[derive(Clone)]
 pub struct HttpClients {
     authorities: Authorities,
-    dialer: Arc<Dialer<Endpoint>>,
+    pub(super) dialer: Arc<Dialer<Endpoint>>,
     /// The servers that the administrator chose, which may have any address. All others are
     /// chosen by tenants.
-    trusted: AllowedEndpoints,
+    pub(super) trusted: AllowedEndpoints,
 }
 
 impl HttpClients {

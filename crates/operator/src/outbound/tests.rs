@@ -1,4 +1,5 @@
 //! Requests to servers on the loopback interface.
 
+mod kubernetes;
 mod requests;
 mod server;
