@@ -5,6 +5,7 @@
 //! | [`kinds`] | the fields of Cluster and Machine that providers use |
 //! | [`contract`] | both contracts: labels of definitions, and how infrastructure is reported |
 //! | [`v1beta1`] | conditions and failures of contract `v1beta1` |
+//! | [`versions`] | rules that convert a status between both contracts |
 //! | [`provider_id`] | the ID of a machine at its provider |
 //! | [`owner`] | the Cluster or Machine that owns an object |
 //! | [`owning_cluster`] | the Cluster that an object belongs to, and its infrastructure |
@@ -22,6 +23,7 @@ pub mod paused;
 pub mod provider_id;
 pub mod relocation;
 pub mod v1beta1;
+pub mod versions;
 pub mod workload;
 
 pub use contract::{Contract, Initialization};

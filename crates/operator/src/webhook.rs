@@ -26,6 +26,7 @@
 //! | [`router`] | paths and their handlers; read it first |
 //! | [`admission`] | admission reviews: requests, responses and their patches |
 //! | [`conversion`] | conversion reviews |
+//! | [`versions`] | two versions of kinds, converted without loss by rules for their fields |
 //! | [`server`] | the HTTPS server and its limits |
 //! | [`certificate`] | the serving certificate: given in a folder, or issued and rotated here |
 //! | [`injection`] | the CA bundle in webhook configurations and definitions |
@@ -40,6 +41,7 @@ mod patch;
 mod review;
 pub mod router;
 pub mod server;
+pub mod versions;
 
 use std::sync::Arc;
 use std::time::Duration;

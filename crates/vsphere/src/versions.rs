@@ -7,91 +7,150 @@
 //! | `spec.bootstrapRef.{apiVersion,kind,name}` of virtual machines | `spec.bootstrapRef.name` |
 //! | `spec.secretRef.name` of identities | `spec.secretName` |
 //! | empty texts, and an empty `spec.controlPlaneEndpoint` | missing |
-//! | `status.ready` of clusters and machines | `status.ready`, `status.initialization.provisioned` |
-//! | `status.failureDomains`, a map | `status.failureDomains`, a list |
-//! | `status.conditions`, `failureReason`, `failureMessage` | the same in `status.deprecated.v1beta1` |
-//! | `status.v1beta2.conditions` | `status.conditions` |
-//!
-//! What the other version cannot express is [kept](kept) in an annotation.
+//! | the status | [as Cluster API converts it](insula_capi::versions) |
 
-mod duration;
-mod fields;
-mod kept;
-
-use serde_json::{Map, Value};
+use insula_capi::versions::{CONDITIONS, FAILURE_DOMAINS, PROVISIONED};
+use insula_operator::webhook::versions::Rule::{
+    All, Custom, Each, EmptyText, In, OmitEmpty, OnlyNewer, Rename, Retain, Seconds,
+};
+use insula_operator::webhook::versions::{Kind, Rule, Versions};
 
 use crate::names::GROUP;
-use fields::Kind;
 
-/// A served version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Version {
-    V1Beta1,
-    V1Beta2,
-}
+/// Both versions of all kinds.
+pub const VERSIONS: Versions = Versions {
+    group: GROUP,
+    older: "v1beta1",
+    newer: "v1beta2",
+    annotation: "infrastructure.cluster.x-k8s.io/conversion-data",
+    kinds: &[
+        Kind {
+            name: "VSphereClusterIdentity",
+            spec: &[SECRET_REFERENCE],
+            status: &[CONDITIONS],
+        },
+        Kind {
+            name: "VSphereCluster",
+            spec: CLUSTER,
+            status: &[CONDITIONS, PROVISIONED, FAILURE_DOMAINS],
+        },
+        Kind {
+            name: "VSphereClusterTemplate",
+            spec: &[In(
+                "template",
+                &[
+                    OmitEmpty(&["metadata"]),
+                    OnlyNewer(&["metadata"]),
+                    In("spec", CLUSTER),
+                ],
+            )],
+            status: &[CONDITIONS],
+        },
+        Kind {
+            name: "VSphereMachine",
+            spec: MACHINE,
+            status: &[CONDITIONS, PROVISIONED],
+        },
+        Kind {
+            name: "VSphereMachineTemplate",
+            spec: &[In(
+                "template",
+                &[OmitEmpty(&["metadata"]), In("spec", MACHINE)],
+            )],
+            status: &[CONDITIONS],
+        },
+        Kind {
+            name: "VSphereVM",
+            spec: &[
+                OmitEmpty(&["datacenter"]),
+                All(CLONE),
+                In("bootstrapRef", &[Retain(&["name"])]),
+            ],
+            status: &[CONDITIONS],
+        },
+        Kind {
+            name: "VSphereDeploymentZone",
+            spec: &[In(
+                "placementConstraint",
+                &[OmitEmpty(&["resourcePool", "folder"])],
+            )],
+            status: &[CONDITIONS],
+        },
+        Kind {
+            name: "VSphereFailureDomain",
+            spec: &[In(
+                "topology",
+                &[OmitEmpty(&["computeCluster", "datastore"])],
+            )],
+            status: &[CONDITIONS],
+        },
+    ],
+};
 
-impl Version {
-    /// Returns its name.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::V1Beta1 => "v1beta1",
-            Self::V1Beta2 => "v1beta2",
-        }
-    }
+/// The Secret of an identity. The older version has both fields.
+const SECRET_REFERENCE: Rule = Custom {
+    upgrade: |spec| {
+        let secret = spec.remove("secretRef");
+        let name = secret.and_then(|secret| secret.get("name").cloned());
+        // A client that still writes the older field means this one.
+        spec.extend(name.map(|name| ("secretName".to_owned(), name)));
+    },
+    downgrade: |_| {},
+};
 
-    fn of(api_version: &str) -> Result<Self, String> {
-        let version = api_version
-            .strip_prefix(GROUP)
-            .and_then(|rest| rest.strip_prefix('/'));
-        match version {
-            Some("v1beta1") => Ok(Self::V1Beta1),
-            Some("v1beta2") => Ok(Self::V1Beta2),
-            _ => Err(format!("{api_version:?} is no version of {GROUP}")),
-        }
-    }
-}
+const CLUSTER: &[Rule] = &[
+    In("controlPlaneEndpoint", &[OmitEmpty(&["host", "port"])]),
+    OmitEmpty(&["controlPlaneEndpoint"]),
+];
 
-/// Converts an object to another `apiVersion`.
-///
-/// # Errors
-///
-/// If the kind or one of the versions is unknown. The error is a message.
-pub fn convert(mut object: Value, desired: &str) -> Result<Value, String> {
-    let from = Version::of(object["apiVersion"].as_str().unwrap_or_default())?;
-    let to = Version::of(desired)?;
-    let kind = Kind::of(object["kind"].as_str().unwrap_or_default())?;
-    let Value::Object(members) = &mut object else {
-        return Err("it is not an object".to_owned());
-    };
-    if from == to {
-        return Ok(object);
-    }
-    members.insert("apiVersion".to_owned(), desired.into());
-    let kept = kept::take(members, to);
-    let original = content(members);
-    let mut converted = original.clone();
-    fields::convert(kind, to, &mut converted);
-    let back = |content: &Value| {
-        let mut content = content.clone();
-        fields::convert(kind, from, &mut content);
-        content
-    };
-    let mut converted = kept::restore(converted, &kept, back);
-    kept::keep(members, from, &back(&converted), &original);
-    if let Value::Object(content) = &mut converted {
-        members.append(content);
-    }
-    Ok(object)
-}
+const MACHINE: &[Rule] = &[
+    // The default of v1beta2, which the server would add when it reads the object.
+    EmptyText {
+        field: "datacenter",
+        newer: "*",
+    },
+    All(CLONE),
+    In("namingStrategy", &[OmitEmpty(&["template"])]),
+    OmitEmpty(&["namingStrategy"]),
+    Rename {
+        older: "namingStrategy",
+        newer: "naming",
+    },
+];
 
-/// Removes and returns the specification and the status.
-fn content(members: &mut Map<String, Value>) -> Value {
-    let fields = ["spec", "status"].into_iter();
-    fields
-        .filter_map(|field| members.remove_entry(field))
-        .collect::<Map<_, _>>()
-        .into()
-}
+/// The fields that machines and virtual machines share.
+const CLONE: &[Rule] = &[
+    OmitEmpty(&[
+        "cloneMode",
+        "snapshot",
+        "server",
+        "folder",
+        "datastore",
+        "storagePolicyName",
+        "resourcePool",
+        "os",
+        "hardwareVersion",
+    ]),
+    Seconds {
+        older: "guestSoftPowerOffTimeout",
+        newer: "guestSoftPowerOffTimeoutSeconds",
+    },
+    In(
+        "network",
+        &[
+            OmitEmpty(&["preferredAPIServerCidr"]),
+            Each(
+                "devices",
+                &[OmitEmpty(&[
+                    "deviceName",
+                    "gateway4",
+                    "gateway6",
+                    "macAddr",
+                ])],
+            ),
+        ],
+    ),
+];
 
 #[cfg(test)]
 mod tests;

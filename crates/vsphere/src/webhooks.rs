@@ -5,8 +5,9 @@ use insula_operator::webhook::{Router, WebhookService};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceConversion;
 use kube::ResourceExt;
 
+use crate::crds;
 use crate::names::NAMESPACE;
-use crate::{crds, versions};
+use crate::versions::VERSIONS;
 
 /// The path of the conversion.
 const CONVERSION: &str = "/convert";
@@ -21,7 +22,7 @@ pub fn service() -> WebhookService {
 
 /// Returns the handlers.
 pub fn router() -> Router {
-    Router::new().conversion(CONVERSION, versions::convert)
+    Router::new().conversion(CONVERSION, |object, to| VERSIONS.convert(object, to))
 }
 
 /// Returns the definitions, which need the CA bundle of the webhook.

@@ -1,9 +1,10 @@
+use insula_operator::webhook::versions::Version;
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::kept::ANNOTATION;
 use super::*;
 
+const ANNOTATION: &str = VERSIONS.annotation;
 const OLD: &str = "infrastructure.cluster.x-k8s.io/v1beta1";
 const NEW: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
 
@@ -32,7 +33,7 @@ fn object(version: &str, kind: &str, content: Value) -> Value {
 
 /// Converts an object, and checks that names and labels stay the same.
 fn to(version: &str, object: &Value) -> Value {
-    let converted = convert(object.clone(), version).unwrap();
+    let converted = VERSIONS.convert(object.clone(), version).unwrap();
     assert_eq!(converted["apiVersion"], version);
     assert_eq!(converted["kind"], object["kind"]);
     for field in ["name", "labels"] {
@@ -318,9 +319,9 @@ proptest! {
         let text = json!({"version": "v1beta2", "fields": fields}).to_string();
         forged["metadata"]["annotations"][ANNOTATION] = text.into();
         let shown = |object: &Value| {
-            let kind = Kind::of(object["kind"].as_str().unwrap()).unwrap();
+            let kind = VERSIONS.kind(object["kind"].as_str().unwrap()).unwrap();
             let mut content = json!({"spec": object.get("spec"), "status": object.get("status")});
-            fields::convert(kind, Version::V1Beta1, &mut content);
+            kind.convert(Version::Older, &mut content);
             content
         };
         prop_assert_eq!(shown(&to(NEW, &forged)), shown(&to(NEW, &given)));
@@ -475,9 +476,16 @@ fn unknown_kinds_and_versions_are_refused() {
         "infrastructure.cluster.x-k8s.io/v1alpha3",
         "apps/v1beta2",
     ] {
-        assert!(convert(given.clone(), desired).is_err(), "{desired}");
+        assert!(
+            VERSIONS.convert(given.clone(), desired).is_err(),
+            "{desired}"
+        );
     }
-    assert!(convert(object(OLD, "Widget", json!({})), NEW).is_err());
-    assert!(convert(json!([]), NEW).is_err());
-    assert_eq!(convert(given.clone(), OLD), Ok(given));
+    assert!(
+        VERSIONS
+            .convert(object(OLD, "Widget", json!({})), NEW)
+            .is_err()
+    );
+    assert!(VERSIONS.convert(json!([]), NEW).is_err());
+    assert_eq!(VERSIONS.convert(given.clone(), OLD), Ok(given));
 }

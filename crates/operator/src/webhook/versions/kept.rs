@@ -12,11 +12,6 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use super::Version;
-
-/// The annotation.
-pub(super) const ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/conversion-data";
-
 /// The maximum number of fields that are restored.
 const MAX_FIELDS: usize = 256;
 
@@ -49,7 +44,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, 
 }
 
 /// Removes the annotation and returns its content, if that is for this version.
-pub(super) fn take(object: &mut Map<String, Value>, version: Version) -> Kept {
+pub(super) fn take(object: &mut Map<String, Value>, annotation: &str, version: &str) -> Kept {
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
     let Some(metadata) = metadata else {
         return Kept::default();
@@ -58,7 +53,7 @@ pub(super) fn take(object: &mut Map<String, Value>, version: Version) -> Kept {
     let Some(annotations) = annotations.and_then(Value::as_object_mut) else {
         return Kept::default();
     };
-    let Some(annotation) = annotations.remove(ANNOTATION) else {
+    let Some(annotation) = annotations.remove(annotation) else {
         return Kept::default();
     };
     if annotations.is_empty() {
@@ -69,7 +64,7 @@ pub(super) fn take(object: &mut Map<String, Value>, version: Version) -> Kept {
         serde_json::from_str::<Kept>(text).ok()
     });
     let mut kept = kept
-        .filter(|kept| kept.version == version.name())
+        .filter(|kept| kept.version == version)
         .unwrap_or_default();
     kept.fields.truncate(MAX_FIELDS);
     kept
@@ -101,31 +96,26 @@ pub(super) fn restore(converted: Value, kept: &Kept, back: impl Fn(&Value) -> Va
     restored
 }
 
-/// Keeps what a conversion there and back changed, in the annotation.
-pub(super) fn keep(
-    object: &mut Map<String, Value>,
-    version: Version,
-    converted: &Value,
-    original: &Value,
-) {
-    let mut kept = Kept {
-        version: version.name().to_owned(),
-        fields: Vec::new(),
-    };
-    compare(
-        String::new(),
-        Some(converted),
-        Some(original),
-        &mut kept.fields,
-    );
+/// Returns what a conversion of a version there and back changed.
+pub(super) fn compare(version: &str, converted: &Value, original: &Value) -> Kept {
+    let mut fields = Vec::new();
+    add_differences(String::new(), Some(converted), Some(original), &mut fields);
+    Kept {
+        version: version.to_owned(),
+        fields,
+    }
+}
+
+/// Writes the annotation, if there is anything to keep.
+pub(super) fn keep(object: &mut Map<String, Value>, annotation: &str, kept: &Kept) {
     if kept.fields.is_empty() {
         return;
     }
-    let Ok(text) = serde_json::to_string(&kept) else {
+    let Ok(text) = serde_json::to_string(kept) else {
         return;
     };
     let annotations = member(object, "metadata").and_then(|it| member(it, "annotations"));
-    annotations.and_then(|it| it.insert(ANNOTATION.to_owned(), text.into()));
+    annotations.and_then(|it| it.insert(annotation.to_owned(), text.into()));
 }
 
 /// Returns a member that is an object, which is created if it is missing.
@@ -139,8 +129,8 @@ fn member<'a>(
     object.get_mut(name)?.as_object_mut()
 }
 
-/// Lists the fields that differ. A list is one field.
-fn compare(
+/// Adds the fields that differ. A list is one field.
+fn add_differences(
     path: String,
     converted: Option<&Value>,
     original: Option<&Value>,
@@ -161,7 +151,7 @@ fn compare(
     for name in one.keys().chain(added) {
         let escaped = name.replace('~', "~0").replace('/', "~1");
         let path = format!("{path}/{escaped}");
-        compare(path, one.get(name), other.get(name), differences);
+        add_differences(path, one.get(name), other.get(name), differences);
     }
 }
 
