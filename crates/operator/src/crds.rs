@@ -10,30 +10,37 @@
 //! | `x-immutable: [PATH]` | a rule for each path: the field is immutable |
 //! | `x-immutable-once-set: [NAME]` | a rule for each name: the field is immutable once it is set |
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceConversion, CustomResourceDefinition,
+};
 use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 
 /// Annotation that publishes a definition to every tenant's space of an Insula.
 const PUBLISHED: (&str, &str) = ("multi-tenancy.k8s.io/published", "true");
 
+/// Embeds the texts of files `NAME.yaml` in a folder, each with its name, as a slice. The folder
+/// is relative to the file of the caller.
+///
+/// ```ignore
+/// const PARTS: &[(&str, &str)] = embed!("../data/parts", "device", "routes");
+/// ```
+#[macro_export]
+macro_rules! embed {
+    ($folder:literal, $($name:literal),+ $(,)?) => {
+        &[$(($name, include_str!(concat!($folder, "/", $name, ".yaml")))),+]
+    };
+}
+
 /// The parts that all providers share.
-const SHARED_PARTS: [(&str, &str); 5] = [
-    (
-        "allowed-namespaces",
-        include_str!("../data/parts/allowed-namespaces.yaml"),
-    ),
-    (
-        "allowed-tenants",
-        include_str!("../data/parts/allowed-tenants.yaml"),
-    ),
-    ("conditions", include_str!("../data/parts/conditions.yaml")),
-    (
-        "identity-status",
-        include_str!("../data/parts/identity-status.yaml"),
-    ),
-    ("selector", include_str!("../data/parts/selector.yaml")),
-];
+const SHARED_PARTS: &[(&str, &str)] = embed!(
+    "../data/parts",
+    "allowed-namespaces",
+    "allowed-tenants",
+    "conditions",
+    "identity-status",
+    "selector",
+);
 
 /// The texts of a provider's definitions.
 #[derive(Clone, Copy, Debug)]
@@ -107,7 +114,7 @@ impl Definitions {
     }
 
     fn part(&self, name: &Value) -> Map<String, Value> {
-        let mut parts = self.parts.iter().chain(&SHARED_PARTS);
+        let mut parts = self.parts.iter().chain(SHARED_PARTS);
         let found = parts.find(|(of, _)| name == of);
         let (_, text) = found.expect(OWN_TEXTS);
         match read(text) {
@@ -115,6 +122,29 @@ impl Definitions {
             _ => Map::new(),
         }
     }
+}
+
+/// Lets a webhook convert definitions with several versions, and deprecates the versions that are
+/// not stored.
+pub fn with_conversion(
+    mut definitions: Vec<CustomResourceDefinition>,
+    conversion: &CustomResourceConversion,
+) -> Vec<CustomResourceDefinition> {
+    for definition in &mut definitions {
+        let spec = &mut definition.spec;
+        spec.conversion = Some(conversion.clone());
+        let (kind, group) = (&spec.names.kind, &spec.group);
+        let stored = spec.versions.iter().find(|version| version.storage);
+        let stored = stored.map_or_else(String::new, |version| version.name.clone());
+        for version in spec.versions.iter_mut().filter(|version| !version.storage) {
+            let name = &version.name;
+            version.deprecated = Some(true);
+            version.deprecation_warning = Some(format!(
+                "{group}/{name} {kind} is deprecated; use {group}/{stored}"
+            ));
+        }
+    }
+    definitions
 }
 
 const OWN_TEXTS: &str = "the texts are the program's own, and a test reads them all";
@@ -160,6 +190,8 @@ fn immutable_once_set(name: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinitionVersion;
+
     use super::*;
 
     const TEXTS: Definitions = Definitions {
@@ -215,5 +247,31 @@ spec:
         let published = TEXTS.published();
         let annotation = published[0].annotations().get(PUBLISHED.0);
         assert_eq!(annotation.map(String::as_str), Some("true"));
+    }
+
+    #[test]
+    fn versions_that_are_not_stored_are_deprecated() {
+        let mut definitions = TEXTS.all();
+        let versions = &mut definitions[0].spec.versions;
+        let older = CustomResourceDefinitionVersion {
+            name: "v1beta1".to_owned(),
+            storage: false,
+            ..versions[0].clone()
+        };
+        versions.push(older);
+        let conversion = CustomResourceConversion {
+            strategy: "Webhook".to_owned(),
+            webhook: None,
+        };
+        let [definition] = &with_conversion(definitions, &conversion)[..] else {
+            panic!("there is one kind");
+        };
+        assert_eq!(definition.spec.conversion, Some(conversion));
+        let warnings = definition.spec.versions.iter();
+        let warnings: Vec<_> = warnings
+            .map(|version| (version.deprecated, version.deprecation_warning.as_deref()))
+            .collect();
+        let warning = "example.com/v1beta1 Cloud is deprecated; use example.com/v1";
+        assert_eq!(warnings, [(None, None), (Some(true), Some(warning))]);
     }
 }

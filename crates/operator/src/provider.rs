@@ -15,10 +15,12 @@
 //! | `secret` | the reconciler of held Secrets |
 //! | `identity` | the reconciler of identities |
 //! | [`explain`], [`users`] | which credential an object gets, and which objects use an identity |
-//! | `static_credentials` | the file with the operator's own credentials |
+//! | `static_credentials`, `account_file` | the file with the operator's own credentials |
+//! | `servers` | the servers that a credential may be sent to |
 //! | `session_liveness` | when sessions were last checked |
 //! | `requeue` | objects to reconcile again |
 
+mod account_file;
 mod context;
 pub mod explain;
 mod hold;
@@ -28,6 +30,7 @@ mod requeue;
 mod resolve;
 mod run;
 mod secret;
+mod servers;
 mod session_liveness;
 mod static_credentials;
 mod triggers;
@@ -41,14 +44,17 @@ use kube::Resource;
 use kube::api::{ApiResource, DynamicObject};
 use serde_json::Value;
 
+pub use account_file::account_file;
 pub use context::{Bounds, Context, Dependency, StaticCredentials};
 pub use hold::{HoldOutcome, end_hold, take_hold};
 pub use identity::IdentityStatus;
 pub use reconciliation::Reconciliation;
 pub use resolve::{
-    as_identity, as_secret, full_message, named_reference, parse_endpoint, question, source_text,
+    as_identity, as_secret, full_message, named_reference, parse_endpoint, parse_thumbprint,
+    question, source_text,
 };
 pub use run::{Settings, run};
+pub use servers::{AllowedServer, identity_servers};
 pub use session_liveness::SessionLiveness;
 pub use static_credentials::CredentialsFile;
 

@@ -1,15 +1,14 @@
 //! The CustomResourceDefinitions. They are data, in `data/crds`; schemas that several of them share
 //! are in `data/parts`.
 
-use insula_operator::crds::Definitions;
+use insula_operator::crds::{Definitions, with_conversion};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
-use crate::names::{API_VERSION, GROUP};
 use crate::webhooks;
 
 const DEFINITIONS: Definitions = Definitions {
     kinds: &KINDS,
-    parts: &PARTS,
+    parts: PARTS,
 };
 
 const KINDS: [&str; 8] = [
@@ -23,94 +22,43 @@ const KINDS: [&str; 8] = [
     include_str!("../data/crds/vspherefailuredomains.yaml"),
 ];
 
-const PARTS: [(&str, &str); 25] = [
-    ("addresses", include_str!("../data/parts/addresses.yaml")),
-    ("cards", include_str!("../data/parts/cards.yaml")),
-    ("clone", include_str!("../data/parts/clone.yaml")),
-    (
-        "clusterspec",
-        include_str!("../data/parts/clusterspec.yaml"),
-    ),
-    (
-        "clusterspec-v1beta1",
-        include_str!("../data/parts/clusterspec-v1beta1.yaml"),
-    ),
-    (
-        "conditions-v1beta1",
-        include_str!("../data/parts/conditions-v1beta1.yaml"),
-    ),
-    ("deprecated", include_str!("../data/parts/deprecated.yaml")),
-    ("device", include_str!("../data/parts/device.yaml")),
-    ("domain", include_str!("../data/parts/domain.yaml")),
-    ("domainspec", include_str!("../data/parts/domainspec.yaml")),
-    (
-        "identityspec",
-        include_str!("../data/parts/identityspec.yaml"),
-    ),
-    (
-        "initialization",
-        include_str!("../data/parts/initialization.yaml"),
-    ),
-    (
-        "machinespec",
-        include_str!("../data/parts/machinespec.yaml"),
-    ),
-    (
-        "machinespec-v1beta1",
-        include_str!("../data/parts/machinespec-v1beta1.yaml"),
-    ),
-    ("name", include_str!("../data/parts/name.yaml")),
-    (
-        "newer-conditions",
-        include_str!("../data/parts/newer-conditions.yaml"),
-    ),
-    ("overrides", include_str!("../data/parts/overrides.yaml")),
-    ("pools", include_str!("../data/parts/pools.yaml")),
-    ("routes", include_str!("../data/parts/routes.yaml")),
-    ("template", include_str!("../data/parts/template.yaml")),
-    (
-        "virtualmachine",
-        include_str!("../data/parts/virtualmachine.yaml"),
-    ),
-    (
-        "virtualmachine-status",
-        include_str!("../data/parts/virtualmachine-status.yaml"),
-    ),
-    (
-        "virtualmachine-v1beta1",
-        include_str!("../data/parts/virtualmachine-v1beta1.yaml"),
-    ),
-    ("words", include_str!("../data/parts/words.yaml")),
-    ("zonespec", include_str!("../data/parts/zonespec.yaml")),
-];
+const PARTS: &[(&str, &str)] = insula_operator::embed!(
+    "../data/parts",
+    "addresses",
+    "cards",
+    "clone",
+    "clusterspec",
+    "clusterspec-v1beta1",
+    "conditions-v1beta1",
+    "deprecated",
+    "device",
+    "domain",
+    "domainspec",
+    "identityspec",
+    "initialization",
+    "machinespec",
+    "machinespec-v1beta1",
+    "name",
+    "newer-conditions",
+    "overrides",
+    "pools",
+    "routes",
+    "template",
+    "virtualmachine",
+    "virtualmachine-status",
+    "virtualmachine-v1beta1",
+    "words",
+    "zonespec",
+);
 
 /// Returns all definitions, identities first.
 pub fn all() -> Vec<CustomResourceDefinition> {
-    with_conversion(DEFINITIONS.all())
+    with_conversion(DEFINITIONS.all(), &webhooks::conversion())
 }
 
 /// Returns all definitions, published to every tenant of an Insula.
 pub fn published() -> Vec<CustomResourceDefinition> {
-    with_conversion(DEFINITIONS.published())
-}
-
-/// Adds the conversion webhook, and the warning of the older version.
-fn with_conversion(
-    mut definitions: Vec<CustomResourceDefinition>,
-) -> Vec<CustomResourceDefinition> {
-    for definition in &mut definitions {
-        let spec = &mut definition.spec;
-        spec.conversion = Some(webhooks::conversion());
-        for version in spec.versions.iter_mut().filter(|version| !version.storage) {
-            let kind = &spec.names.kind;
-            version.deprecated = Some(true);
-            version.deprecation_warning = Some(format!(
-                "{GROUP}/{} {kind} is deprecated; use {API_VERSION}",
-                version.name
-            ));
-        }
-    }
-    definitions
+    with_conversion(DEFINITIONS.published(), &webhooks::conversion())
 }
 
 #[cfg(test)]

@@ -8,15 +8,13 @@ mod intervals;
 mod machine;
 mod provider;
 mod run;
-mod static_credentials;
 mod vm;
 mod zone;
 
 pub use insula_operator::provider::StaticCredentials;
 pub use intervals::Intervals;
 pub(crate) use provider::IDENTITIES;
-pub use run::{Settings, default_addresses, run, session_settings};
-pub use static_credentials::credentials_file;
+pub use run::{Settings, credentials_file, default_addresses, run};
 
 /// The User-Agent of the operator.
 pub const AGENT: &str = concat!("insula-vsphere/", env!("CARGO_PKG_VERSION"));

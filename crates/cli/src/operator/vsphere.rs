@@ -11,6 +11,7 @@ use clap::Subcommand;
 use insula_core::TenantName;
 use insula_dialer::{AddressRules, Cidr};
 use insula_identity::endpoint::AllowedEndpoints;
+use insula_operator::provider;
 use insula_vsphere::crds;
 use insula_vsphere::manifests::{self, CREDENTIALS_FILE, manifests};
 use insula_vsphere::operator::{
@@ -191,22 +192,25 @@ async fn operate(args: Args) -> Result<(), Failure> {
     let file = file.unwrap_or(Path::new(CREDENTIALS_FILE));
     let extra_roots = work.ca_file.as_deref();
     let extra_roots = extra_roots.map_or(Ok(Vec::new()), certificates)?;
+    let defaults = Settings::new(process::name(), follow(file, &default_bound));
     let mut settings = Settings {
-        leader_elect: life.leader_elect,
-        concurrency: work.concurrency,
-        vcenter_timeout: work.vcenter_timeout,
-        tenants: work.tenants,
-        namespaces: work.namespaces.into_iter().collect(),
-        watch_filter: work.watch_filter,
-        only_allowed_servers: given.only_allowed_servers,
+        shell: provider::Settings {
+            leader_elect: life.leader_elect,
+            concurrency: work.concurrency,
+            tenants: work.tenants,
+            namespaces: work.namespaces.into_iter().collect(),
+            watch_filter: work.watch_filter,
+            only_allowed_servers: given.only_allowed_servers,
+            static_credentials_for: names(&given.static_credentials_tenants),
+            default_bound,
+            ..defaults.shell
+        },
         addresses: addresses(given.allow_addresses, given.deny_addresses),
-        static_credentials_for: names(&given.static_credentials_tenants),
         extra_roots: extra_roots.iter().map(|der| der.to_vec()).collect(),
-        ..Settings::new(process::name(), follow(file, &default_bound))
+        ..defaults
     };
-    settings.sessions.request_timeout = work.vcenter_timeout;
-    settings.default_bound = default_bound;
-    let life = life.begin(AGENT, &settings.health).await?;
+    settings.shell.sessions.request_timeout = work.vcenter_timeout;
+    let life = life.begin(AGENT, &settings.shell.health).await?;
     let webhooks = args.webhooks.serve(&life.client).await?;
     insula_vsphere::operator::run(life.client.clone(), settings, stop.recv()).await;
     webhooks.end().await

@@ -17,6 +17,7 @@ use insula_broker::names::AXON;
 use insula_core::TenantName;
 use insula_dialer::{AddressRules, Cidr};
 use insula_identity::endpoint::AllowedEndpoints;
+use insula_operator::provider;
 use insula_operator::webhook::{Router, WebhookService};
 use insula_vsphere::names::{ACCOUNT, NAMESPACE};
 use insula_vsphere::operator::StaticCredentials;
@@ -135,13 +136,17 @@ impl OperatorSettings {
         &self,
         given: watch::Receiver<Option<StaticCredentials>>,
     ) -> insula_vsphere::operator::Settings {
+        let defaults = insula_vsphere::operator::Settings::new(process::name(), given);
         insula_vsphere::operator::Settings {
-            tenants: true,
-            default_bound: self.bound.clone(),
-            only_allowed_servers: self.only_allowed,
+            shell: provider::Settings {
+                tenants: true,
+                default_bound: self.bound.clone(),
+                only_allowed_servers: self.only_allowed,
+                static_credentials_for: self.credentials_tenants.clone(),
+                ..defaults.shell
+            },
             addresses: self.addresses.clone(),
-            static_credentials_for: self.credentials_tenants.clone(),
-            ..insula_vsphere::operator::Settings::new(process::name(), given)
+            ..defaults
         }
     }
 }

@@ -5,7 +5,7 @@ use insula_identity::credential::{Credential, Hidden, Source};
 use insula_identity::decide::{
     self, CredentialReader, Identity, Known, Labels, Need, Question, Refusal, Target,
 };
-use insula_identity::endpoint::{AllowedEndpoints, Endpoint};
+use insula_identity::endpoint::{AllowedEndpoints, Endpoint, Trust};
 use insula_identity::reason::Reason;
 use insula_identity::reference::{CredentialReferences, Level, Reference};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
@@ -200,6 +200,22 @@ pub(crate) fn tenant_resource() -> ApiResource {
 pub fn parse_endpoint(field: &str, server: &str, port: u16) -> Result<Endpoint, Refusal> {
     Endpoint::parse(server, port).map_err(|error| Refusal {
         reason: Reason::EndpointNotAllowed,
+        message: format!("{field}: {error}"),
+        hint: None,
+    })
+}
+
+/// Returns which certificate of a server to trust: the one with this fingerprint, if there is one.
+///
+/// # Errors
+///
+/// If it is no fingerprint.
+pub fn parse_thumbprint(field: &str, thumbprint: Option<&str>) -> Result<Trust, Refusal> {
+    let Some(text) = thumbprint.filter(|text| !text.is_empty()) else {
+        return Ok(Trust::Verified);
+    };
+    Trust::pinned(text).map_err(|error| Refusal {
+        reason: Reason::CertificateNotTrusted,
         message: format!("{field}: {error}"),
         hint: None,
     })

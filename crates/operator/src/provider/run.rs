@@ -39,11 +39,9 @@ pub struct Settings {
     pub concurrency: usize,
     /// The timeout of a request to the API server.
     pub request_timeout: Duration,
-    /// The timeout of a reconciliation.
-    pub reconcile_timeout: Duration,
     /// How long reconciliations may take to end after the stop signal.
     pub shutdown_timeout: Duration,
-    /// The settings of sessions.
+    /// The settings of sessions, with the timeout of a request to a server.
     pub sessions: session::Settings,
     /// Whether it also works in all tenants' spaces of an Insula.
     pub tenants: bool,
@@ -81,8 +79,6 @@ impl Settings {
             times: Times::default(),
             concurrency,
             request_timeout,
-            // A reconciliation may make a few requests to a server.
-            reconcile_timeout: request_timeout + server_timeout * 4,
             shutdown_timeout: Duration::from_secs(5),
             sessions: session::Settings {
                 request_timeout: server_timeout,
@@ -156,7 +152,8 @@ pub async fn run<P: Provider>(
     let run_settings = run::Settings {
         candidate,
         concurrency: settings.concurrency.max(1),
-        reconcile_timeout: settings.reconcile_timeout,
+        // A reconciliation may make a few requests to a server.
+        reconcile_timeout: settings.request_timeout + settings.sessions.request_timeout * 4,
         shutdown_timeout: settings.shutdown_timeout,
     };
     run::run(context, run_settings, settings.health, stop).await;

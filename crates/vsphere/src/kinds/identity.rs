@@ -1,7 +1,7 @@
 //! `VSphereClusterIdentity`: a vCenter account that selected namespaces may use.
 
 use insula_identity::allowed::Allowed;
-use insula_operator::provider::IdentityStatus;
+use insula_operator::provider::{AllowedServer, IdentityStatus};
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
@@ -32,20 +32,6 @@ pub struct VSphereClusterIdentitySpec {
     /// Secret's key `server`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_servers: Option<Vec<AllowedServer>>,
-}
-
-/// A vCenter, and which certificate to trust there.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct AllowedServer {
-    /// Its host, or host and port.
-    pub address: String,
-    /// The fingerprint of its certificate, which overrides the cluster's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub thumbprint: Option<String>,
-    /// Trust any certificate.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub insecure_skip_verify: bool,
 }
 
 /// A reference to the credentials of a cluster.

@@ -8,14 +8,15 @@ use insula_identity::reason::Reason;
 use insula_identity::reference::{CredentialReferences, Reference};
 use insula_identity::session::LoginError;
 use insula_identity::shape::Texts;
-use insula_operator::provider::{self, Bounds, named_reference, parse_endpoint};
+use insula_operator::provider::{
+    self, Bounds, identity_servers, named_reference, parse_endpoint, parse_thumbprint,
+};
 use kube::ResourceExt;
 use serde_json::Value;
 
 use super::context::VSphere;
 use crate::kinds::{
-    AllowedServer, VSphereCluster, VSphereDeploymentZone, VSphereIdentityReference,
-    VirtualMachineSpec,
+    VSphereCluster, VSphereDeploymentZone, VSphereIdentityReference, VirtualMachineSpec,
 };
 use crate::names::{NAMES, PORT};
 
@@ -26,6 +27,8 @@ pub(crate) const ACCOUNT: Texts = Texts {
     required: &["username", "password"],
     optional: &[],
 };
+/// The field with the fingerprint of a server's certificate.
+const THUMBPRINT: &str = "spec.thumbprint";
 /// The key in which a Secret may name its servers.
 pub(crate) const SERVER: &str = "server";
 
@@ -43,7 +46,7 @@ pub(crate) fn cluster_question(
     let target = ChosenEndpoint {
         endpoint: endpoint(&cluster.spec.server)?,
         of_parent: None,
-        trust: parse_thumbprint(cluster.spec.thumbprint.as_deref())?,
+        trust: parse_thumbprint(THUMBPRINT, cluster.spec.thumbprint.as_deref())?,
     };
     let hold = cluster_hold(cluster);
     let namespace = Some(namespace);
@@ -73,7 +76,7 @@ pub(crate) fn machine_question(
     let target = ChosenEndpoint {
         endpoint: machine_endpoint,
         of_parent: Some(cluster_endpoint),
-        trust: parse_thumbprint(non_empty(&machine.thumbprint).or(inherited))?,
+        trust: parse_thumbprint(THUMBPRINT, non_empty(&machine.thumbprint).or(inherited))?,
     };
     let hold = cluster_hold(cluster);
     let namespace = Some(namespace);
@@ -149,17 +152,6 @@ fn non_empty(text: &Option<String>) -> Option<&str> {
     text.as_deref().filter(|text| !text.is_empty())
 }
 
-fn parse_thumbprint(thumbprint: Option<&str>) -> Result<Trust, Refusal> {
-    let Some(text) = thumbprint.filter(|text| !text.is_empty()) else {
-        return Ok(Trust::Verified);
-    };
-    Trust::pinned(text).map_err(|error| Refusal {
-        reason: Reason::CertificateNotTrusted,
-        message: format!("spec.thumbprint: {error}"),
-        hint: None,
-    })
-}
-
 /// Returns the refusal for a failed login, with a hint about who can fix it.
 pub(super) fn login_refusal(source: &Source, error: LoginError) -> Refusal {
     let hint = match (error.reason, source) {
@@ -181,33 +173,11 @@ pub(super) fn login_refusal(source: &Source, error: LoginError) -> Refusal {
 
 /// Returns the servers that an identity names, or what is wrong with the first invalid one.
 pub(super) fn identity_bound(spec: &Value) -> Result<AllowedEndpoints, String> {
-    let servers: Option<Vec<AllowedServer>> =
-        serde_json::from_value(spec["allowedServers"].clone())
-            .map_err(|error| format!("spec.allowedServers: {error}"))?;
-    let Some(servers) = servers else {
-        return Ok(AllowedEndpoints::Nowhere);
-    };
-    let only = servers.iter().enumerate().map(|(at, server)| {
-        let at = format!("spec.allowedServers[{at}]");
-        let endpoint = Endpoint::parse(&server.address, PORT);
-        let endpoint = endpoint.map_err(|error| format!("{at}.address: {error}"))?;
-        let trust = match (non_empty(&server.thumbprint), server.insecure_skip_verify) {
-            (Some(text), _) => {
-                let pinned = Trust::pinned(text);
-                Some(pinned.map_err(|error| format!("{at}.thumbprint: {error}"))?)
-            }
-            (None, true) => Some(Trust::AnyCertificate),
-            (None, false) => None,
-        };
-        Ok((endpoint, trust))
-    });
-    Ok(AllowedEndpoints::Only(only.collect::<Result<_, String>>()?))
+    identity_servers(spec, PORT)
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -263,37 +233,6 @@ mod tests {
             };
             let expected = expected.map_or(Trust::Verified, |text| Trust::pinned(text).unwrap());
             assert_eq!(chosen.trust, expected, "{server:?} {thumbprint:?}");
-        }
-    }
-
-    #[test]
-    fn invalid_server_of_an_identity_is_named() {
-        for (servers, expected) in [
-            (json!(null), Ok(AllowedEndpoints::Nowhere)),
-            (json!([]), Ok(AllowedEndpoints::Only(vec![]))),
-            (
-                json!([{"address": "a", "insecureSkipVerify": true}]),
-                Ok(AllowedEndpoints::Only(vec![(
-                    endpoint("a").unwrap(),
-                    Some(Trust::AnyCertificate),
-                )])),
-            ),
-            (
-                json!([{"address": "a"}, {"address": "https://b"}]),
-                Err(
-                    "spec.allowedServers[1].address: \"https://b\" is no host, and no host with a port",
-                ),
-            ),
-            (
-                json!([{"address": "a", "thumbprint": "AA"}]),
-                Err(
-                    "spec.allowedServers[0].thumbprint: \"AA\" is no SHA-1 and no SHA-256 \
-                     fingerprint: 20 or 32 pairs of hexadecimal digits",
-                ),
-            ),
-        ] {
-            let bound = identity_bound(&json!({"allowedServers": servers}));
-            assert_eq!(bound, expected.map_err(str::to_owned), "{servers}");
         }
     }
 }

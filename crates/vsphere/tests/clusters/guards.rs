@@ -60,8 +60,8 @@ async fn o03_only_allowed_servers_bounds_namespace_secrets() -> anyhow::Result<(
     let good = FakeVCenter::start(&[("own", "pw")]).await?;
     let evil = FakeVCenter::start(&[("own", "pw")]).await?;
     let mut settings = world.settings();
-    settings.only_allowed_servers = true;
-    settings.default_bound =
+    settings.shell.only_allowed_servers = true;
+    settings.shell.default_bound =
         insula_identity::endpoint::AllowedEndpoints::parse(&good.address(), 443)?;
     let _running = world.start_with(settings);
     let here = world.here();
@@ -323,7 +323,7 @@ async fn object_without_the_watch_label_is_left_and_its_session_closed() -> anyh
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("own", "pw")]).await?;
     let mut settings = world.settings();
-    settings.watch_filter = Some("blue".to_owned());
+    settings.shell.watch_filter = Some("blue".to_owned());
     let _running = world.start_with(settings);
     let here = world.here();
     here.namespace("a", json!({})).await?;

@@ -101,7 +101,7 @@ async fn lost_leadership_closes_all_sessions() -> anyhow::Result<()> {
     let vcenter = FakeVCenter::start(&[("own", "pw")]).await?;
     let settings = || {
         let mut settings = world.settings();
-        settings.leader_elect = true;
+        settings.shell.leader_elect = true;
         settings
     };
     let first = world.start_with(settings());
@@ -145,8 +145,8 @@ async fn operator_respects_namespaces_and_watch_filter() -> anyhow::Result<()> {
     }
     // As with a stock Kubernetes, which has no spaces.
     let mut settings = world.settings();
-    settings.tenants = false;
-    settings.namespaces = ["a".to_owned(), "b".to_owned()].into();
+    settings.shell.tenants = false;
+    settings.shell.namespaces = ["a".to_owned(), "b".to_owned()].into();
     let running = world.start_with(settings);
     here.wait_for_reason("a", "prod", "Available").await?;
     here.wait_for_reason("b", "prod", "Available").await?;
@@ -163,7 +163,7 @@ async fn operator_respects_namespaces_and_watch_filter() -> anyhow::Result<()> {
     let label = json!({"metadata": {"labels": {names::WATCH_LABEL: "blue"}}});
     here.change("c", "prod", label).await?;
     let mut settings = world.settings();
-    settings.watch_filter = Some("blue".to_owned());
+    settings.shell.watch_filter = Some("blue".to_owned());
     let _running = world.start_with(settings);
     here.wait_for_reason("c", "prod", "Available").await?;
     // An identity without the label is not reconciled, but its changes are watched.
@@ -183,7 +183,7 @@ async fn zones_report_missing_objects_and_clusters_use_ready_zones() -> anyhow::
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("shared", "pw")]).await?;
     let mut settings = world.settings();
-    settings.resync = std::time::Duration::from_secs(1);
+    settings.shell.resync = std::time::Duration::from_secs(1);
     let _running = world.start_with(settings);
     let here = world.here();
     here.shared("shared", ("shared", "pw"), allowed(&vcenter))

@@ -41,7 +41,7 @@ async fn g2_c6_clusters_of_one_account_share_one_login() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("shared", "pw")]).await?;
     let mut settings = world.settings();
-    settings.sessions.check_after = SHORT;
+    settings.shell.sessions.check_after = SHORT;
     let here = world.here();
     here.shared("shared", ("shared", "pw"), allowed(&vcenter))
         .await?;
@@ -150,8 +150,8 @@ async fn x5_x7_restricted_accounts_and_old_sessions_work() -> anyhow::Result<()>
     let vcenter = FakeVCenter::start(&[("own", "pw")]).await?;
     vcenter.limit("own");
     let mut settings = world.settings();
-    settings.sessions.check_after = SHORT;
-    settings.sessions.lifetime = 4 * SHORT;
+    settings.shell.sessions.check_after = SHORT;
+    settings.shell.sessions.lifetime = 4 * SHORT;
     let _running = world.start_with(settings);
     let here = world.here();
     here.namespace("a", json!({})).await?;
@@ -175,7 +175,7 @@ async fn c6_x6_unresponsive_vcenter_delays_no_other() -> anyhow::Result<()> {
     let alive = FakeVCenter::start(&[("own", "pw")]).await?;
     dead.set_connection_mode(ConnectionMode::Silent).await;
     let mut settings = world.settings();
-    settings.concurrency = 2;
+    settings.shell.concurrency = 2;
     let _running = world.start_with(settings);
     let here = world.here();
     here.namespace("a", json!({})).await?;

@@ -90,8 +90,7 @@ impl Fixture {
     /// Runs the operator with this timeout for vCenters.
     fn start(&self, timeout: Duration, check_after: Duration) -> world::Running {
         let mut settings = self.world.settings();
-        settings.vcenter_timeout = timeout;
-        settings.sessions = session::Settings {
+        settings.shell.sessions = session::Settings {
             request_timeout: timeout,
             check_after,
             ..SESSIONS
@@ -238,9 +237,8 @@ async fn r1_shutdown_closes_sessions_despite_a_hanging_vcenter() -> anyhow::Resu
     let fixture = Fixture::new().await?;
     fixture.hanging.hang("RetrievePropertiesEx");
     let mut settings = fixture.world.settings();
-    settings.vcenter_timeout = HOURS;
-    settings.sessions.request_timeout = HOURS;
-    settings.shutdown_timeout = Duration::from_millis(200);
+    settings.shell.sessions.request_timeout = HOURS;
+    settings.shell.shutdown_timeout = Duration::from_millis(200);
     let running = fixture.world.start_with(settings);
     fixture.wait_for_reason(HEALTHY, "Available").await?;
     let hangs = |hanging: &FakeVCenter| hanging.called("RetrievePropertiesEx") > 0;

@@ -2,6 +2,7 @@
 
 use insula_testkit::vcenter::FakeVCenter;
 use insula_vsphere::kinds::{VSphereMachine, VSphereVM};
+use insula_vsphere::operator::{Settings, StaticCredentials};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
@@ -100,24 +101,20 @@ async fn fr5_object_without_a_cluster_gets_no_credential() -> anyhow::Result<()>
             }))
             .await?;
     }
-    let (_sender, static_credentials) =
-        watch::channel(Some(insula_vsphere::operator::StaticCredentials {
-            data: [("username", "operator"), ("password", "po")]
-                .map(|(key, value)| {
-                    (
-                        key.to_owned(),
-                        insula_identity::credential::Hidden::new(value),
-                    )
-                })
-                .into(),
-            bound: insula_identity::endpoint::AllowedEndpoints::Anywhere,
-        }));
+    let (_sender, static_credentials) = watch::channel(Some(StaticCredentials {
+        data: [("username", "operator"), ("password", "po")]
+            .map(|(key, value)| {
+                (
+                    key.to_owned(),
+                    insula_identity::credential::Hidden::new(value),
+                )
+            })
+            .into(),
+        bound: insula_identity::endpoint::AllowedEndpoints::Anywhere,
+    }));
     let operator = Running::new(
         world.admin.clone(),
-        insula_vsphere::operator::Settings {
-            static_credentials,
-            ..settings(&["team-a"])
-        },
+        with_static_credentials(static_credentials),
     );
     let server = json!({"server": vcenter.address(), "thumbprint": vcenter.thumbprint_sha1()});
     for (name, cluster, reason, message) in [
@@ -342,11 +339,20 @@ async fn fr5_bios_uuid_of_another_team_does_not_destroy_its_machine() -> anyhow:
 }
 
 /// Returns static credentials for one server.
-fn static_credentials_for(server: &str) -> insula_vsphere::operator::StaticCredentials {
+/// Returns the settings of an operator with static credentials.
+fn with_static_credentials(
+    static_credentials: watch::Receiver<Option<StaticCredentials>>,
+) -> Settings {
+    let mut settings = settings(&["team-a"]);
+    settings.shell.static_credentials = static_credentials;
+    settings
+}
+
+fn static_credentials_for(server: &str) -> StaticCredentials {
     use insula_identity::credential::Hidden;
     use insula_identity::endpoint::{AllowedEndpoints, Endpoint};
     let endpoint = Endpoint::parse(server, 443).expect("a server");
-    insula_vsphere::operator::StaticCredentials {
+    StaticCredentials {
         data: [("username", "operator"), ("password", "po")]
             .map(|(key, value)| (key.to_owned(), Hidden::new(value)))
             .into(),
@@ -363,10 +369,7 @@ async fn s1_identity_for_another_vcenter_is_used_instead_of_static_credentials()
     world.team("team-a", &other, A).await?;
     let (_sender, static_credentials) =
         watch::channel(Some(static_credentials_for(&home.address())));
-    let settings = insula_vsphere::operator::Settings {
-        static_credentials,
-        ..settings(&["team-a"])
-    };
+    let settings = with_static_credentials(static_credentials);
     let operator = Running::new(world.admin.clone(), settings);
     world.machine("team-a", "m", json!({})).await?;
     world.wait_until_ready("team-a", "m").await?;
@@ -404,10 +407,7 @@ async fn cr2_machine_without_credential_is_not_created_and_reports_why() -> anyh
     let identity = |name: &str| json!({"kind": "VSphereClusterIdentity", "name": name});
     let (_sender, static_credentials) =
         watch::channel(Some(static_credentials_for(&vcenter.address())));
-    let settings = insula_vsphere::operator::Settings {
-        static_credentials,
-        ..settings(&["team-a"])
-    };
+    let settings = with_static_credentials(static_credentials);
     let operator = Running::new(world.admin.clone(), settings);
     for (name, reference, reason, hint) in [
         (

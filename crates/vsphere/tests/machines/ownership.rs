@@ -96,7 +96,7 @@ async fn clone_with_lost_response_stays_in_doubt() -> anyhow::Result<()> {
     let (world, vcenter) = world().await?;
     let mut settings = settings(&["team-a"]);
     // Time to set the outcome of the next clone, and for the first one to appear.
-    settings.sessions.unreachable_backoff = (Duration::from_secs(1), Duration::from_secs(1));
+    settings.shell.sessions.unreachable_backoff = (Duration::from_secs(1), Duration::from_secs(1));
     settings.intervals.retry = Duration::from_secs(5);
     settings.intervals.lost_clone = Duration::from_secs(60);
     let operator = Running::new(world.admin.clone(), settings);
@@ -182,7 +182,7 @@ async fn deleted_vsphere_vm_is_not_created_again() -> anyhow::Result<()> {
 async fn watch_filter_applies_to_the_created_vsphere_vm() -> anyhow::Result<()> {
     let (world, _vcenter) = world().await?;
     let mut settings = settings(&["team-a"]);
-    settings.watch_filter = Some("us".to_owned());
+    settings.shell.watch_filter = Some("us".to_owned());
     let operator = Running::new(world.admin.clone(), settings);
     let label = json!({"metadata": {"labels": {"cluster.x-k8s.io/watch-filter": "us"}}});
     world.machine("team-a", "m", json!({})).await?;

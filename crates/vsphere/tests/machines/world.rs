@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use insula_dialer::AddressRules;
+use insula_operator::provider;
 use insula_testkit::server::TestServer;
 use insula_testkit::vcenter::FakeVCenter;
 use insula_vsphere::crds;
 use insula_vsphere::kinds::{VSphereMachine, VSphereVM};
-use insula_vsphere::operator::{Intervals, Settings, session_settings};
+use insula_vsphere::operator::{Intervals, Settings};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -383,18 +384,21 @@ pub fn settings(namespaces: &[&str]) -> Settings {
     let (_, static_credentials) = watch::channel(None);
     let short = Duration::from_millis(20);
     let timeout = Duration::from_secs(10);
-    let mut kept = session_settings(timeout);
+    let mut kept = provider::Settings::new("test", "", timeout).sessions;
     kept.unreachable_backoff = (short, short * 5);
     kept.refused_backoff = Duration::from_millis(200);
+    let defaults = Settings::new("test", static_credentials);
     Settings {
-        leader_elect: false,
-        request_timeout: timeout,
-        vcenter_timeout: timeout,
-        sessions: kept,
-        namespaces: namespaces
-            .iter()
-            .map(|&name| name.to_owned())
-            .collect::<BTreeSet<_>>(),
+        shell: provider::Settings {
+            leader_elect: false,
+            request_timeout: timeout,
+            sessions: kept,
+            namespaces: namespaces
+                .iter()
+                .map(|&name| name.to_owned())
+                .collect::<BTreeSet<_>>(),
+            ..defaults.shell
+        },
         intervals: Intervals {
             tasks: short,
             addresses: (short, short * 2),
@@ -406,7 +410,7 @@ pub fn settings(namespaces: &[&str]) -> Settings {
             allow: vec!["127.0.0.0/8".parse().expect("a block")],
             ..AddressRules::default()
         },
-        ..Settings::new("test", static_credentials)
+        ..defaults
     }
 }
 

@@ -22,6 +22,7 @@ use insula_identity::endpoint::{AllowedEndpoints, Endpoint};
 use insula_identity::session;
 use insula_operator::health::Health;
 use insula_operator::lease::Times;
+use insula_operator::provider;
 use insula_operator::spaces::client_for;
 use insula_testkit::server::{Client as Plain, Setup, TestServer};
 use insula_vsphere::operator::{Settings, StaticCredentials, run};
@@ -118,19 +119,22 @@ impl World {
 
     /// Returns settings for an operator that works in all spaces.
     pub fn settings(&self) -> Settings {
+        let defaults = Settings::new("operator", self.static_credentials.subscribe());
         Settings {
-            leader_elect: false,
-            times: TIMES,
-            request_timeout: Duration::from_secs(10),
-            vcenter_timeout: Duration::from_secs(2),
-            sessions: SESSIONS,
-            tenants: true,
+            shell: provider::Settings {
+                leader_elect: false,
+                times: TIMES,
+                request_timeout: Duration::from_secs(10),
+                sessions: SESSIONS,
+                tenants: true,
+                ..defaults.shell
+            },
             // Where the vCenters of the tests are.
             addresses: AddressRules {
                 allow: vec!["127.0.0.0/8".parse().expect("a block")],
                 ..AddressRules::default()
             },
-            ..Settings::new("operator", self.static_credentials.subscribe())
+            ..defaults
         }
     }
 
@@ -174,7 +178,7 @@ pub struct Running {
 
 impl Running {
     pub fn new(client: Client, settings: Settings) -> Self {
-        let health = Arc::clone(&settings.health);
+        let health = Arc::clone(&settings.shell.health);
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(run(client, settings, async { drop(stopped.await) }));
         Self {

@@ -1,24 +1,25 @@
-//! The file with the operator's own account, for clusters that reference no identity.
+//! A file with an account of the operator's own: username, password, and the servers that they
+//! may be sent to.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use insula_identity::credential::Hidden;
-use insula_identity::endpoint::{
-    AllowedEndpoints, Endpoint, InvalidEndpoint, InvalidFingerprint, Trust,
-};
-use insula_operator::provider::{CredentialsFile, StaticCredentials};
+use insula_identity::endpoint::AllowedEndpoints;
 use serde::Deserialize;
 
-use crate::names::PORT;
+use super::servers::{AllowedServer, InvalidServer, bound};
+use super::{CredentialsFile, StaticCredentials};
 
-/// Returns a reader for the file. The account may be sent to these servers if the file names
-/// none.
-pub fn credentials_file(
-    file: impl Into<std::path::PathBuf>,
+/// Returns a reader for a file with an account. The account may be sent to these servers if the
+/// file names none; a server without a port has this one.
+pub fn account_file(
+    file: impl Into<PathBuf>,
     default_bound: AllowedEndpoints,
+    port: u16,
 ) -> CredentialsFile {
     CredentialsFile::new(file, move |text| {
-        parse(text, &default_bound).map_err(|error| error.to_string())
+        parse(text, &default_bound, port).map_err(|error| error.to_string())
     })
 }
 
@@ -29,17 +30,7 @@ struct File {
     #[serde(default)]
     password: String,
     #[serde(default)]
-    servers: Option<Vec<Server>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Server {
-    address: String,
-    #[serde(default)]
-    thumbprint: Option<String>,
-    #[serde(default)]
-    insecure_skip_verify: bool,
+    servers: Option<Vec<AllowedServer>>,
 }
 
 /// Why a file is not used. The messages reveal none of its content.
@@ -50,12 +41,14 @@ enum InvalidFile {
     #[error("{0} is missing or empty")]
     Missing(&'static str),
     #[error(transparent)]
-    Address(#[from] InvalidEndpoint),
-    #[error(transparent)]
-    Thumbprint(#[from] InvalidFingerprint),
+    Server(#[from] InvalidServer),
 }
 
-fn parse(text: &str, default_bound: &AllowedEndpoints) -> Result<StaticCredentials, InvalidFile> {
+fn parse(
+    text: &str,
+    default_bound: &AllowedEndpoints,
+    port: u16,
+) -> Result<StaticCredentials, InvalidFile> {
     // The parser's message would show lines of the file.
     let file: File = serde_saphyr::from_str(text).map_err(|_| InvalidFile::Format)?;
     let mut data = BTreeMap::new();
@@ -67,28 +60,18 @@ fn parse(text: &str, default_bound: &AllowedEndpoints) -> Result<StaticCredentia
     }
     let bound = match file.servers {
         None => default_bound.clone(),
-        Some(servers) => bound(&servers)?,
+        Some(servers) => bound(&servers, port)?,
     };
     Ok(StaticCredentials { data, bound })
 }
 
-fn bound(servers: &[Server]) -> Result<AllowedEndpoints, InvalidFile> {
-    let endpoints = servers.iter().map(|server| {
-        let trust = match (&server.thumbprint, server.insecure_skip_verify) {
-            (Some(text), _) if !text.is_empty() => Some(Trust::pinned(text)?),
-            (_, true) => Some(Trust::AnyCertificate),
-            (_, false) => None,
-        };
-        Ok((Endpoint::parse(&server.address, PORT)?, trust))
-    });
-    Ok(AllowedEndpoints::Only(
-        endpoints.collect::<Result<_, InvalidFile>>()?,
-    ))
-}
-
 #[cfg(test)]
 mod tests {
+    use insula_identity::endpoint::{Endpoint, Trust};
+
     use super::*;
+
+    const PORT: u16 = 443;
 
     fn end(text: &str) -> Endpoint {
         Endpoint::parse(text, PORT).unwrap()
@@ -145,7 +128,7 @@ mod tests {
                 ),
             ),
         ] {
-            let read = parse(&text, &default).map(|given| given.bound);
+            let read = parse(&text, &default, PORT).map(|given| given.bound);
             let read = read.map_err(|error| error.to_string());
             assert_eq!(read, expected.map_err(str::to_owned), "{text}");
         }
@@ -156,6 +139,7 @@ mod tests {
         let given = parse(
             "username: u\npassword: hunter2\n",
             &AllowedEndpoints::Anywhere,
+            PORT,
         )
         .unwrap();
         let shown = format!("{given:?}");
