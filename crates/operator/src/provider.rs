@@ -49,6 +49,7 @@ pub use context::{Bounds, Context, Dependency, StaticCredentials};
 pub use hold::{HoldOutcome, end_hold, take_hold};
 pub use identity::IdentityStatus;
 pub use reconciliation::Reconciliation;
+pub use requeue::Requeue;
 pub use resolve::{
     as_identity, as_secret, full_message, named_reference, parse_endpoint, parse_thumbprint,
     question, source_text,

@@ -1,4 +1,4 @@
-//! Objects to reconcile again, reported by other reconciliations.
+//! Objects to reconcile again, reported by other reconciliations, or by watches of a provider.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,13 +8,13 @@ use tokio::sync::Notify;
 
 /// A set of pending keys, each once.
 #[derive(Debug, Default)]
-pub(super) struct Requeue {
+pub struct Requeue {
     pending: Mutex<BTreeSet<Arc<str>>>,
     added: Notify,
 }
 
 impl Requeue {
-    /// Adds a key.
+    /// Adds the key of an object, as [`Key::text`](crate::key::Key::text) returns it.
     pub fn add(&self, name: Arc<str>) {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         pending.insert(name);
@@ -22,7 +22,7 @@ impl Requeue {
     }
 
     /// Returns the keys one after the other. There is only one listener.
-    pub fn keys(self: Arc<Self>) -> impl Stream<Item = Arc<str>> {
+    pub(super) fn keys(self: Arc<Self>) -> impl Stream<Item = Arc<str>> {
         stream::unfold(self, |requeue| async {
             loop {
                 if let Some(name) = requeue.take() {

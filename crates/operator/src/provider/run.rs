@@ -13,7 +13,9 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 use tracing::{debug, warn};
 
-use super::{Bounds, Context, Provider, Reconciliation, StaticCredentials, identity, secret};
+use super::{
+    Bounds, Context, Provider, Reconciliation, Requeue, StaticCredentials, identity, secret,
+};
 use crate::account::ServiceAccount;
 use crate::deadline;
 use crate::dependencies::DependencyIndex;
@@ -63,6 +65,8 @@ pub struct Settings {
     pub only_allowed_servers: bool,
     /// How long an object is left alone that is in order.
     pub resync: Duration,
+    /// Objects that the provider's own watches find to be reconciled.
+    pub requeue: Arc<Requeue>,
     /// The health and metrics of the operator.
     pub health: Arc<Health>,
 }
@@ -98,6 +102,7 @@ impl Settings {
             default_bound: AllowedEndpoints::Nowhere,
             only_allowed_servers: false,
             resync: Duration::from_secs(600),
+            requeue: Arc::default(),
             health: Arc::default(),
         }
     }
@@ -147,7 +152,7 @@ pub async fn run<P: Provider>(
         resync: settings.resync,
         instance,
         event_rate_limit: EventRateLimit::default(),
-        requeue: Arc::default(),
+        requeue: settings.requeue,
     });
     let run_settings = run::Settings {
         candidate,
