@@ -56,6 +56,9 @@ pub enum Trust {
     /// The same, or the certificate with this fingerprint: pairs of upper-case hexadecimal
     /// digits with colons, 20 pairs for SHA-1, 32 for SHA-256.
     Pinned(String),
+    /// Certificates that verify as the credential itself says, such as against the authorities in
+    /// a kubeconfig. The text is a digest of that.
+    AsCredential(String),
     /// Any certificate.
     AnyCertificate,
 }
@@ -96,6 +99,9 @@ impl fmt::Display for Trust {
         match self {
             Self::Verified => out.write_str("a certificate that verifies"),
             Self::Pinned(print) => write!(out, "a certificate that verifies, or {print}"),
+            Self::AsCredential(_) => {
+                out.write_str("a certificate that the credential's own authorities verify")
+            }
             Self::AnyCertificate => out.write_str("any certificate"),
         }
     }

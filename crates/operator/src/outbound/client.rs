@@ -54,7 +54,8 @@ impl HttpClients {
     ///
     /// # Errors
     ///
-    /// If the host cannot be a name in a certificate.
+    /// If the host cannot be a name in a certificate, or the trust names authorities that only
+    /// the credential has.
     pub fn client(&self, endpoint: &Endpoint, trust: &Trust) -> Result<HttpClient, RequestError> {
         let tls = self.authorities.config(trust);
         let tls = tls.map_err(|error| RequestError::Unreachable(error.to_string()))?;

@@ -41,6 +41,13 @@ impl Authorities {
     /// Each trust has its own configuration, so that a TLS session is never resumed with another
     /// trust.
     pub(super) fn config(&self, trust: &Trust) -> Result<Arc<ClientConfig>, Error> {
+        if let Trust::AsCredential(_) = trust {
+            // The authorities are in the credential, which is not known here. The usual ones are
+            // not what its owner chose.
+            return Err(Error::General(
+                "the authorities of the credential are not known".to_owned(),
+            ));
+        }
         let verifier = CertificateVerifier {
             authorities: self.clone(),
             trust: trust.clone(),
@@ -142,7 +149,7 @@ impl ServerCertVerifier for CertificateVerifier {
         };
         let expected = match &self.trust {
             Trust::Pinned(pin) => Some(pin),
-            Trust::Verified | Trust::AnyCertificate => None,
+            Trust::Verified | Trust::AsCredential(_) | Trust::AnyCertificate => None,
         };
         // A pinned certificate is accepted whatever its name and date are.
         if expected.is_some_and(|pin| is_fingerprint_of(pin, certificate)) {

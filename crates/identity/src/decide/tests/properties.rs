@@ -415,6 +415,8 @@ fn any_act() -> impl Strategy<Value = Act> {
         of(&[
             "a.example hosts verified 1",
             "a.example hosts any 1",
+            "a.example hosts authority-x 1",
+            "a.example hosts authority-y 1",
             "a.example others verified 1",
             "b.example hosts verified 1",
             "a.example hosts verified 2",
@@ -447,7 +449,8 @@ impl crate::shape::Shape for Contexts {
             endpoint: end(words[0]),
             trust: match words[2] {
                 "any" => Trust::AnyCertificate,
-                _ => Trust::Verified,
+                "verified" => Trust::Verified,
+                authority => Trust::AsCredential(authority.to_owned()),
             },
             scope: Some(words[1].to_owned()),
         };

@@ -68,6 +68,18 @@ async fn requests_go_to_the_endpoint_and_share_a_connection() {
     assert_eq!(server.connections(), 1);
 }
 
+#[test]
+fn client_is_not_made_for_authorities_that_only_the_credential_has() {
+    let endpoint = Endpoint::parse("a.example", 443).unwrap();
+    let trust = Trust::AsCredential("digest".to_owned());
+    let client = HttpClients::new(Vec::new()).client(&endpoint, &trust);
+    let expected = "unexpected error: the authorities of the credential are not known";
+    assert_eq!(
+        client.err(),
+        Some(RequestError::Unreachable(expected.to_owned()))
+    );
+}
+
 #[tokio::test]
 async fn untrusted_certificate_is_told_from_an_unreachable_server() {
     let server = Server::replying("200 OK", "", "").await;
