@@ -8,6 +8,7 @@
 //! | [`versions`], [`webhooks`] | the conversion between their versions, validation, and the webhooks for both |
 //! | [`kubeconfig`] | what a Secret that `identityRef` names contains |
 //! | [`hosts`] | which host a machine gets, and which states a host has |
+//! | [`pool`] | the hosts that a credential reaches: client, watch, rights |
 //! | [`data`] | the contents of metadata and network data Secrets |
 //! | [`names`] | groups, labels, annotations, finalizers and other well-known names |
 
@@ -18,5 +19,6 @@ pub mod ipam;
 pub mod kinds;
 pub mod kubeconfig;
 pub mod names;
+pub mod pool;
 pub mod versions;
 pub mod webhooks;

@@ -22,7 +22,7 @@ impl Requeue {
     }
 
     /// Returns the keys one after the other. There is only one listener.
-    pub(super) fn keys(self: Arc<Self>) -> impl Stream<Item = Arc<str>> {
+    pub fn keys(self: Arc<Self>) -> impl Stream<Item = Arc<str>> {
         stream::unfold(self, |requeue| async {
             loop {
                 if let Some(name) = requeue.take() {
