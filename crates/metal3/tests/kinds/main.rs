@@ -1,0 +1,8 @@
+//! The kinds on a whole server: definitions, versions and webhooks.
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod definitions;
+mod objects;
+mod scene;
+mod versions;
+mod webhooks;

@@ -1,0 +1,277 @@
+//! Both versions of the kinds, in the system's space and in a tenant's.
+
+use http::Method;
+use insula_testkit::server::Client;
+use serde_json::{Value, json};
+
+use crate::objects::{Specification, infrastructure};
+use crate::scene::{MERGE, Scene, create, path, success};
+
+const OLD: &str = "v1beta1";
+const NEW: &str = "v1beta2";
+
+/// Returns the path of an object in this version.
+fn one(version: &str, it: &Specification) -> String {
+    format!("{}/{}", path(version, it.plural), it.name)
+}
+
+#[tokio::test]
+async fn manifests_of_v1beta1_apply_unchanged() -> anyhow::Result<()> {
+    let scene = Scene::new().await?;
+    for (space, client) in scene.spaces() {
+        for it in infrastructure() {
+            let plural = it.plural;
+            let made = success(create(client, OLD, plural, it.name, &it.old).await?);
+            assert_eq!(made["spec"], it.old, "{space} {plural}");
+            let read = success(client.get(&one(NEW, &it)).await?);
+            assert_eq!(
+                read["apiVersion"],
+                "infrastructure.cluster.x-k8s.io/v1beta2"
+            );
+            assert_eq!(read["spec"], it.new, "{space} {plural}");
+            // What was stored is valid, so that the operator can write it.
+            let finalizer = json!({"metadata": {"finalizers": ["example.com/f"]}});
+            success(client.patch(&one(NEW, &it), MERGE, &finalizer).await?);
+            let read = success(client.get(&one(OLD, &it)).await?);
+            assert_eq!(read["spec"], it.old, "{space} {plural}");
+            // The same manifest again changes nothing.
+            let patch = json!({"spec": it.old});
+            let again = success(client.patch(&one(OLD, &it), MERGE, &patch).await?);
+            assert_eq!(again["spec"], it.old, "{space} {plural}");
+            let generation = |object: &Value| object["metadata"]["generation"].clone();
+            assert_eq!(generation(&again), generation(&made), "{space} {plural}");
+            let list = success(client.get(&path(OLD, plural)).await?);
+            assert_eq!(list["items"][0]["spec"], it.old, "{space} {plural}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn objects_of_v1beta2_survive_clients_of_v1beta1() -> anyhow::Result<()> {
+    let scene = Scene::new().await?;
+    for (space, client) in scene.spaces() {
+        for mut it in infrastructure() {
+            let plural = it.plural;
+            if ["metal3clustertemplates", "metal3machinetemplates"].contains(&plural) {
+                it.new["template"]["metadata"] =
+                    json!({"labels": {"a": "b"}, "annotations": {"c": "d"}});
+            }
+            let made = success(create(client, NEW, plural, it.name, &it.new).await?);
+            assert_eq!(made["spec"], it.new, "{space} {plural}");
+            let old_one = one(OLD, &it);
+            let mut old = success(client.get(&old_one).await?);
+            assert_eq!(old["apiVersion"], "infrastructure.cluster.x-k8s.io/v1beta1");
+            // An update of the whole object, a patch and an apply.
+            old["metadata"]["labels"] = json!({"a": "1"});
+            success(client.put(&old_one, &old).await?);
+            let patch = json!({"metadata": {"labels": {"b": "2"}}});
+            success(client.patch(&old_one, MERGE, &patch).await?);
+            let apply = json!({
+                "apiVersion": old["apiVersion"], "kind": old["kind"],
+                "metadata": {"name": it.name, "labels": {"c": "3"}},
+            });
+            let answer = client
+                .send(
+                    Method::PATCH,
+                    &format!("{old_one}?fieldManager=m"),
+                    &[("content-type", "application/apply-patch+yaml")],
+                    apply.to_string(),
+                )
+                .await?;
+            success(answer);
+            let new = success(client.get(&one(NEW, &it)).await?);
+            assert_eq!(new["spec"], it.new, "{space} {plural}");
+            assert_eq!(
+                new["metadata"]["labels"],
+                json!({"a": "1", "b": "2", "c": "3"})
+            );
+            assert_eq!(new["metadata"].get("annotations"), None, "{space} {plural}");
+            assert_eq!(new["metadata"]["generation"], 1, "{space} {plural}");
+        }
+    }
+    Ok(())
+}
+
+/// Objects as clients in Go write them, with empty structures, and as `v1beta2` has them.
+#[tokio::test]
+async fn empty_fields_of_v1beta1_are_missing_in_v1beta2() -> anyhow::Result<()> {
+    let scene = Scene::new().await?;
+    for (plural, old, new) in [
+        (
+            "metal3clusters",
+            json!({"controlPlaneEndpoint": {"host": "", "port": 0}, "noCloudProvider": true}),
+            json!({"cloudProviderEnabled": false}),
+        ),
+        (
+            "metal3machines",
+            json!({
+                "providerID": "", "failureDomain": "", "image": {"url": ""}, "hostSelector": {},
+                "dataTemplate": {"name": "t", "namespace": ""}, "userData": {"name": ""},
+            }),
+            json!({"hostSelector": {}, "dataTemplate": {"name": "t"}, "userData": {}}),
+        ),
+        (
+            "metal3remediations",
+            json!({"strategy": {"type": "", "retryLimit": 0, "timeout": "0s"}}),
+            json!({"strategy": {"type": "Reboot", "retryLimit": 1, "timeoutSeconds": 600}}),
+        ),
+    ] {
+        let client = &scene.acme;
+        success(create(client, OLD, plural, "x", &old).await?);
+        let new_one = format!("{}/x", path(NEW, plural));
+        let read = success(client.get(&new_one).await?);
+        assert_eq!(read["spec"], new, "{plural}");
+        let label = json!({"metadata": {"labels": {"a": "b"}}});
+        success(client.patch(&new_one, MERGE, &label).await?);
+        let read = success(client.get(&format!("{}/x", path(OLD, plural))).await?);
+        assert_eq!(read["spec"], old, "{plural}");
+    }
+    Ok(())
+}
+
+/// Writes a status in one version, reads it in both, and writes a field in the other.
+async fn status_in_both(
+    client: &Client,
+    it: &Specification,
+    old: &Value,
+    new: &Value,
+) -> anyhow::Result<()> {
+    success(create(client, NEW, it.plural, it.name, &it.new).await?);
+    let plural = it.plural;
+    for (version, status) in [(NEW, new), (OLD, old)] {
+        let path = format!("{}/status", one(version, it));
+        success(client.patch(&path, MERGE, &json!({"status": null})).await?);
+        success(
+            client
+                .patch(&path, MERGE, &json!({"status": status}))
+                .await?,
+        );
+        for (read, expected) in [(NEW, new), (OLD, old)] {
+            let found = success(client.get(&one(read, it)).await?);
+            assert_eq!(
+                found["status"], *expected,
+                "{plural}: {version} read as {read}"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn status_has_the_form_of_each_version() -> anyhow::Result<()> {
+    let scene = Scene::new().await?;
+    let at = "2026-01-01T00:00:00Z";
+    let conditions = json!([{"type": "Ready", "status": "True", "reason": "Ready",
+        "message": "", "observedGeneration": 1, "lastTransitionTime": at}]);
+    let old_conditions = json!([{"type": "Ready", "status": "False", "severity": "Error",
+        "reason": "r", "message": "m", "lastTransitionTime": at}]);
+    let addresses = json!([{"type": "InternalIP", "address": "192.0.2.7"}]);
+    let secret = json!({"name": "s", "namespace": "hosts"});
+    let reference = json!({"name": "t-3", "namespace": "default"});
+    let remediation = json!({"phase": "Deleting machine", "retryCount": 2, "lastRemediated": at});
+    for (_, client) in scene.spaces() {
+        for it in infrastructure() {
+            let (old, new) = match it.plural {
+                "metal3clusters" => (
+                    json!({
+                        "ready": true,
+                        "lastUpdated": at,
+                        "failureDomains": {"a": {"controlPlane": true}},
+                        "failureReason": "r",
+                        "failureMessage": "m",
+                        "conditions": old_conditions,
+                        "v1beta2": {"conditions": conditions},
+                    }),
+                    json!({
+                        "initialization": {"provisioned": true},
+                        "lastUpdated": at,
+                        "failureDomains": [{"name": "a", "controlPlane": true}],
+                        "conditions": conditions,
+                        "deprecated": {"v1beta1": {
+                            "conditions": old_conditions,
+                            "failureReason": "r",
+                            "failureMessage": "m",
+                        }},
+                    }),
+                ),
+                "metal3machines" => (
+                    json!({
+                        "ready": false,
+                        "lastUpdated": at,
+                        "addresses": addresses,
+                        "renderedData": reference,
+                        "userData": secret, "metaData": secret, "networkData": secret,
+                        "failureReason": "r",
+                        "failureMessage": "m",
+                        "conditions": old_conditions,
+                        "v1beta2": {"conditions": conditions},
+                    }),
+                    json!({
+                        "initialization": {"provisioned": false},
+                        "lastUpdated": at,
+                        "addresses": addresses,
+                        "renderedData": reference,
+                        "userData": secret, "metaData": secret, "networkData": secret,
+                        "conditions": conditions,
+                        "deprecated": {"v1beta1": {
+                            "conditions": old_conditions,
+                            "failureReason": "r",
+                            "failureMessage": "m",
+                        }},
+                    }),
+                ),
+                "metal3datatemplates" => (
+                    json!({"lastUpdated": at, "indexes": {"a": 1, "b": 0}}),
+                    json!({"lastUpdated": at, "indexes": [
+                        {"name": "b", "index": 0}, {"name": "a", "index": 1},
+                    ]}),
+                ),
+                "metal3dataclaims" => {
+                    let status = json!({"renderedData": reference, "errorMessage": "e"});
+                    (status.clone(), status)
+                }
+                "metal3datas" => {
+                    let status = json!({"ready": true, "errorMessage": "e"});
+                    (status.clone(), status)
+                }
+                "metal3remediations" => (remediation.clone(), remediation.clone()),
+                "metal3remediationtemplates" => (
+                    json!({"status": remediation}),
+                    json!({"status": remediation}),
+                ),
+                // These templates have no status.
+                _ => continue,
+            };
+            status_in_both(client, &it, &old, &new).await?;
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn fields_of_a_status_that_only_v1beta1_has_survive_the_operator() -> anyhow::Result<()> {
+    let scene = Scene::new().await?;
+    for (space, client) in scene.spaces() {
+        let plural = "metal3machines";
+        success(create(client, OLD, plural, "x", &json!({})).await?);
+        let old_one = format!("{}/x", path(OLD, plural));
+        let new_one = format!("{}/x", path(NEW, plural));
+        let rendered = json!({"kind": "Metal3Data", "name": "d", "uid": "u"});
+        let status = json!({"status": {"phase": "Running", "renderedData": rendered}});
+        let old_status = format!("{old_one}/status");
+        success(client.patch(&old_status, MERGE, &status).await?);
+        let read = success(client.get(&new_one).await?);
+        assert_eq!(read["status"], json!({"renderedData": {"name": "d"}}));
+        let ready = json!({"status": {"initialization": {"provisioned": true}}});
+        let new_status = format!("{new_one}/status");
+        success(client.patch(&new_status, MERGE, &ready).await?);
+        let read = success(client.get(&old_one).await?);
+        assert_eq!(
+            read["status"],
+            json!({"phase": "Running", "renderedData": rendered, "ready": true}),
+            "{space}"
+        );
+    }
+    Ok(())
+}
