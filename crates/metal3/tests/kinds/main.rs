@@ -2,7 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod definitions;
+mod hosts;
 mod objects;
 mod scene;
+mod types;
 mod versions;
 mod webhooks;
