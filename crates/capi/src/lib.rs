@@ -7,6 +7,8 @@
 //! | [`v1beta1`] | conditions and failures of contract `v1beta1` |
 //! | [`versions`] | rules that convert a status between both contracts |
 //! | [`provider_id`] | the ID of a machine at its provider |
+//! | [`naming`] | names of machines from a template |
+//! | [`bootstrap`] | bootstrap data: when it can be expected, and what its Secret contains |
 //! | [`owner`] | the Cluster or Machine that owns an object |
 //! | [`owning_cluster`] | the Cluster that an object belongs to, and its infrastructure |
 //! | [`paused`] | whether an object is paused |
@@ -14,9 +16,11 @@
 //! | [`relocation`] | the rules of providers for moves of clusters |
 //! | [`names`] | labels, annotations and other well-known names |
 
+pub mod bootstrap;
 pub mod contract;
 pub mod kinds;
 pub mod names;
+pub mod naming;
 pub mod owner;
 pub mod owning_cluster;
 pub mod paused;

@@ -1,9 +1,16 @@
 //! Whether an object is paused: then it is not reconciled, and its finalizer stays.
 
-use insula_operator::condition::{self, NewCondition};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use std::fmt::Debug;
+
+use insula_operator::commit;
+use insula_operator::condition::{ConditionWriter, Conditions};
+use insula_operator::provider::{Provider, Reconciliation};
+use insula_operator::retry::Outcome;
 use k8s_openapi::jiff::Timestamp;
-use kube::{Resource, ResourceExt};
+use kube::core::object::HasStatus;
+use kube::{Api, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::kinds::Cluster;
 use crate::names::PAUSED;
@@ -26,20 +33,36 @@ pub fn paused(cluster: Option<&Cluster>, object: &impl Resource, kind: &str) -> 
 }
 
 /// Sets the condition `Paused`.
-pub fn set_condition(
-    conditions: &mut Vec<Condition>,
-    why: Option<&str>,
-    generation: Option<i64>,
-    now: Timestamp,
-) {
-    let said = NewCondition {
-        kind: CONDITION,
-        status: why.is_some(),
-        reason: if why.is_some() { "Paused" } else { "NotPaused" },
-        message: why.unwrap_or_default().to_owned(),
-        generation,
-    };
-    condition::set(conditions, said, now);
+pub fn set_condition(writer: &mut ConditionWriter<'_>, why: Option<&str>) {
+    match why {
+        Some(why) => writer.set_true(CONDITION, "Paused", why),
+        None => writer.set_false(CONDITION, "NotPaused", ""),
+    }
+}
+
+/// Reports that an object is paused, and ends its use of a session.
+///
+/// # Errors
+///
+/// If the API server refuses the write.
+pub async fn pause<P: Provider, K>(
+    of: &Reconciliation<'_, P>,
+    objects: &Api<K>,
+    object: &K,
+    why: &str,
+) -> Result<Outcome, kube::Error>
+where
+    K: Resource + HasStatus<Status: Conditions + Default>,
+    K: Clone + Debug + Serialize + DeserializeOwned,
+{
+    of.release_session();
+    let mut after = object.clone();
+    set_condition(
+        &mut ConditionWriter::of(&mut after, Timestamp::now()),
+        Some(why),
+    );
+    commit::status(objects, object, &after).await?;
+    Ok(Outcome::Settled(of.resync_after()))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::core::object::HasStatus;
 use kube::{Api, Resource, ResourceExt};
 use serde::Serialize;
@@ -52,6 +52,17 @@ where
         self.object = stored.clone();
         *self.object.status_mut() = status;
         self.stored = stored;
+    }
+
+    /// Writes fields of the spec or the metadata, if the object has not changed since it was read.
+    ///
+    /// # Errors
+    ///
+    /// If the API server refuses the patch, for example because the object has changed.
+    pub async fn patch(&mut self, fields: Value) -> Result<(), kube::Error> {
+        let stored = patch(&self.api, &self.stored, fields).await?;
+        self.adopt(stored);
+        Ok(())
     }
 
     /// Adds a finalizer.
@@ -153,13 +164,47 @@ pub async fn metadata<K>(api: &Api<K>, object: &K, fields: Value) -> Result<K, k
 where
     K: Resource + Clone + Debug + DeserializeOwned,
 {
-    let mut metadata = as_seen(object);
-    if let (Value::Object(all), Value::Object(fields)) = (&mut metadata, fields) {
-        all.extend(fields);
+    patch(api, object, json!({"metadata": fields})).await
+}
+
+/// Writes fields of the spec or the metadata, if the object has not changed since it was read.
+///
+/// # Errors
+///
+/// If the API server refuses the patch, for example because the object has changed.
+pub async fn patch<K>(api: &Api<K>, object: &K, mut fields: Value) -> Result<K, kube::Error>
+where
+    K: Resource + Clone + Debug + DeserializeOwned,
+{
+    for (name, value) in [
+        ("uid", object.uid()),
+        ("resourceVersion", object.resource_version()),
+    ] {
+        fields["metadata"][name] = value.into();
     }
-    let patch = Patch::Merge(json!({"metadata": metadata}));
-    api.patch(&object.name_any(), &PatchParams::default(), &patch)
+    let parameters = PatchParams::default();
+    api.patch(&object.name_any(), &parameters, &Patch::Merge(fields))
         .await
+}
+
+/// Deletes exactly this object; one that no longer exists is no error.
+///
+/// # Errors
+///
+/// If the API server refuses the request, for example because another object has the name.
+pub async fn delete<K>(api: &Api<K>, object: &K) -> Result<(), kube::Error>
+where
+    K: Resource + Clone + Debug + DeserializeOwned,
+{
+    let preconditions = Preconditions {
+        uid: object.uid(),
+        resource_version: None,
+    };
+    let parameters = DeleteParams::default().preconditions(preconditions);
+    match api.delete(&object.name_any(), &parameters).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        done => done.map(drop),
+    }
 }
 
 /// The preconditions of a patch: the UID and resourceVersion that were read.

@@ -1,7 +1,10 @@
 //! Status conditions.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
+use kube::Resource;
+use kube::core::object::HasStatus;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -56,6 +59,31 @@ pub fn seconds(now: Timestamp) -> Time {
 /// The summary of all other conditions.
 pub const READY: &str = "Ready";
 
+/// A status with conditions.
+pub trait Conditions {
+    /// Returns the conditions.
+    fn conditions(&self) -> &[Condition];
+
+    /// Returns the conditions to change.
+    fn conditions_mut(&mut self) -> &mut Vec<Condition>;
+}
+
+/// Implements [`Conditions`](crate::condition::Conditions) for types with a field `conditions`.
+#[macro_export]
+macro_rules! has_conditions {
+    ($($status:ty),+ $(,)?) => {$(
+        impl $crate::condition::Conditions for $status {
+            fn conditions(&self) -> &[$crate::condition::Condition] {
+                &self.conditions
+            }
+
+            fn conditions_mut(&mut self) -> &mut Vec<$crate::condition::Condition> {
+                &mut self.conditions
+            }
+        }
+    )+};
+}
+
 /// A writer for the conditions of one object.
 pub struct ConditionWriter<'a> {
     /// The conditions to change.
@@ -66,7 +94,21 @@ pub struct ConditionWriter<'a> {
     pub now: Timestamp,
 }
 
-impl ConditionWriter<'_> {
+impl<'a> ConditionWriter<'a> {
+    /// Returns a writer for the conditions of an object, which are about its current generation.
+    pub fn of<K>(object: &'a mut K, now: Timestamp) -> Self
+    where
+        K: Resource + HasStatus<Status: Conditions + Default>,
+    {
+        let generation = object.meta().generation;
+        let status = object.status_mut().get_or_insert_default();
+        Self {
+            conditions: status.conditions_mut(),
+            generation,
+            now,
+        }
+    }
+
     /// Sets a condition to true.
     pub fn set_true(&mut self, kind: &str, reason: &str, message: impl Into<String>) {
         self.set(kind, true, reason, message.into());
@@ -116,6 +158,14 @@ impl ConditionWriter<'_> {
 /// Returns the condition of that type.
 pub fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.type_ == kind)
+}
+
+/// Returns the condition of that type in the status of an object.
+pub fn find_in<'a, K>(object: &'a K, kind: &str) -> Option<&'a Condition>
+where
+    K: HasStatus<Status: Conditions + 'a>,
+{
+    find(object.status()?.conditions(), kind)
 }
 
 /// Returns the line of the summary for a condition that is not true.

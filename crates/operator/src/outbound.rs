@@ -7,6 +7,7 @@
 //! | `connection` | connections of a client, and those that are idle |
 //! | `response` | responses of bounded size |
 //! | `kubernetes` | clients of API servers |
+//! | `cookies` | cookies of a session |
 //! | `error` | failed requests, and what they mean for a login |
 //! | `trust` | verification of server certificates |
 //! | `logins` | logins that outlive their callers |
@@ -42,6 +43,7 @@
 
 mod client;
 mod connection;
+mod cookies;
 mod error;
 mod kubernetes;
 mod logins;
@@ -51,6 +53,7 @@ mod tests;
 mod trust;
 
 pub use client::{HttpClient, HttpClients, RequestOptions};
+pub use cookies::Cookies;
 pub use error::{RequestError, authority, unreachable};
 pub use kubernetes::kubernetes_login_error;
 pub use logins::{Attempt, Logins};

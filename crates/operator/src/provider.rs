@@ -11,6 +11,7 @@
 //! | `context` | the state that all reconciliations share |
 //! | `reconciliation` | the reconciliation of one object: reads with dependencies, events, sessions |
 //! | `resolve` | which credential an object gets |
+//! | `access` | the session that an object gets, or why it gets none |
 //! | `hold` | holds on Secrets: owner reference and finalizer |
 //! | `secret` | the reconciler of held Secrets |
 //! | `identity` | the reconciler of identities |
@@ -20,6 +21,7 @@
 //! | `session_liveness` | when sessions were last checked |
 //! | `requeue` | objects to reconcile again |
 
+mod access;
 mod account_file;
 mod context;
 pub mod explain;
@@ -36,7 +38,9 @@ mod static_credentials;
 mod triggers;
 pub mod users;
 
+use insula_identity::credential::Source;
 use insula_identity::endpoint::AllowedEndpoints;
+use insula_identity::reason::Reason;
 use insula_identity::session::Connector;
 use insula_identity::shape::Shape;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
@@ -44,6 +48,7 @@ use kube::Resource;
 use kube::api::{ApiResource, DynamicObject};
 use serde_json::Value;
 
+pub use access::{Access, Closed, MAX_WAIT};
 pub use account_file::account_file;
 pub use context::{Bounds, Context, Dependency, StaticCredentials};
 pub use hold::{HoldOutcome, end_hold, take_hold};
@@ -78,6 +83,12 @@ pub trait Provider: Send + Sync + Sized + 'static {
 
     /// Returns the kinds that are watched, besides Secrets, Namespaces and identities.
     fn kinds() -> Vec<WatchedKind>;
+
+    /// Returns how a login that failed for this reason can be made to succeed, and by whom.
+    fn login_hint(source: &Source, reason: Reason) -> Option<&'static str> {
+        let _ = (source, reason);
+        None
+    }
 
     /// Reconciles one object, of which no other reconciliation is running.
     ///

@@ -13,6 +13,13 @@ pub use machine::*;
 pub use vm::*;
 pub use zone::*;
 
+insula_operator::has_conditions!(
+    VSphereClusterStatus,
+    VSphereMachineStatus,
+    VSphereVMStatus,
+    VSphereDeploymentZoneStatus,
+);
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -130,6 +130,11 @@ pub enum Error {
 }
 
 impl Error {
+    fn unexpected(method: &'static str, why: impl Into<String>) -> Self {
+        let why = why.into();
+        Self::Unexpected { method, why }
+    }
+
     /// Returns the reason for which the vCenter cannot be used.
     pub fn reason(&self) -> Reason {
         match self {

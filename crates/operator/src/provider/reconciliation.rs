@@ -10,7 +10,7 @@ use insula_identity::session::{self, HeldSession, Unavailable};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
-use kube::api::{ApiResource, DynamicObject, PostParams};
+use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use tracing::debug;
@@ -136,6 +136,22 @@ impl<'a, P: Provider> Reconciliation<'a, P> {
             namespace: namespace.to_owned(),
             value: value.to_owned(),
         });
+    }
+
+    /// Returns how many objects of a kind in the namespace are members of a group.
+    ///
+    /// # Errors
+    ///
+    /// If the request fails.
+    pub async fn count_members<K>(&self, value: &str) -> Result<usize, kube::Error>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+        K: Clone + Debug + DeserializeOwned,
+    {
+        let label = P::NAMES.member_label;
+        let members = ListParams::default().labels(&format!("{label}={value}"));
+        let listed = self.api::<K>().list_metadata(&members).await?;
+        Ok(listed.items.len())
     }
 
     /// Reads an object of the same namespace, and depends on it.

@@ -5,22 +5,23 @@ mod conclude;
 mod domains;
 mod remove;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use insula_capi::names::MANAGED_BY;
 use insula_capi::{Cluster, owner, paused};
 use insula_identity::credential::Credential;
 use insula_identity::decide::Refusal;
-use insula_identity::session::Unavailable;
+use insula_identity::session::HeldSession;
 use insula_operator::commit;
-use insula_operator::condition::find;
+use insula_operator::condition::find_in;
 use insula_operator::event::NewEvent;
-use insula_operator::provider::take_hold;
+use insula_operator::provider::{Access, Closed, take_hold};
 use insula_operator::retry::{Class, Outcome};
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Api, ResourceExt};
-use tracing::{debug, info};
+use tracing::info;
 
 use self::conclude::{Domains, Observed, VCenter, conclude};
 use super::condition::VCENTER;
@@ -28,7 +29,7 @@ use super::context::Reconciliation;
 use super::credentials::{self, ACCOUNT, IDENTITY, cluster_hold};
 use crate::kinds::{VSphereCluster, VSphereDeploymentZone};
 use crate::names::CLUSTER_FINALIZER;
-use crate::vcenter;
+use crate::vcenter::{self, VCenters};
 
 /// Reconciles a cluster.
 pub(super) async fn reconcile(of: &Reconciliation<'_>) -> Result<Outcome, kube::Error> {
@@ -42,11 +43,6 @@ pub(super) async fn reconcile(of: &Reconciliation<'_>) -> Result<Outcome, kube::
     }
     ClusterReconciler { of, clusters }.run(cluster).await
 }
-
-/// The longest wait for a change that is watched.
-const MAX_WAIT: Duration = Duration::from_secs(30);
-/// How many failed requests to the API server are retried before a condition reports them.
-const MAX_UNREPORTED_FAILURES: u32 = 2;
 
 /// The reconciliation of one cluster.
 struct ClusterReconciler<'a> {
@@ -65,7 +61,7 @@ impl ClusterReconciler<'_> {
             None => None,
         };
         if let Some(why) = paused::paused(owner.as_ref(), &cluster, "VSphereCluster") {
-            return self.pause(&cluster, &why).await;
+            return paused::pause(self.of, &self.clusters, &cluster, &why).await;
         }
         if cluster.metadata.deletion_timestamp.is_some() {
             return self.remove(cluster, owner.as_ref()).await;
@@ -81,38 +77,19 @@ impl ClusterReconciler<'_> {
         Ok(outcome)
     }
 
-    async fn pause(&self, cluster: &VSphereCluster, why: &str) -> Result<Outcome, kube::Error> {
-        self.of.release_session();
-        let mut after = cluster.clone();
-        let status = after.status.get_or_insert_default();
-        let (generation, now) = (cluster.metadata.generation, Timestamp::now());
-        paused::set_condition(&mut status.conditions, Some(why), generation, now);
-        commit::status(&self.clusters, cluster, &after).await?;
-        Ok(Outcome::Settled(self.of.resync_after()))
-    }
-
     /// Returns whether its vCenter can be used with its credential, and when to check again.
     async fn connect(&self, cluster: &VSphereCluster) -> Result<(VCenter, Outcome), kube::Error> {
-        match self.identify(cluster).await {
-            Ok(Ok(credential)) => Ok(self.probe(&credential).await),
-            Ok(Err(refusal)) => {
-                self.of.release_session();
-                let waits = Outcome::Waits(self.of.resync_after());
-                Ok((VCenter::Refused(refusal), waits))
-            }
-            Err(error) if self.of.failures < MAX_UNREPORTED_FAILURES => Err(error),
+        match self.access(cluster).await {
+            Ok(Access::Open(session, credential)) => Ok(self.probe(&session, &credential).await),
+            Ok(Access::Closed(why, outcome)) => Ok((VCenter::Closed(why), outcome)),
             Err(error) => {
-                debug!(key = %self.of.key, %error, "credential resolution failed");
-                let outcome = Outcome::Failed(Class::of(&error));
-                Ok((VCenter::Unknown(error.to_string()), outcome))
+                let (why, outcome) = self.of.unknown_access(error)?;
+                Ok((VCenter::Closed(why), outcome))
             }
         }
     }
 
-    async fn identify(
-        &self,
-        cluster: &VSphereCluster,
-    ) -> Result<Result<Credential, Refusal>, kube::Error> {
+    async fn access(&self, cluster: &VSphereCluster) -> Result<Access<VCenters>, kube::Error> {
         let namespace = self.of.key.namespace_or_empty();
         let reference = cluster.spec.identity_ref.as_ref();
         if let Some(secret) = reference.filter(|reference| reference.kind == "Secret") {
@@ -122,32 +99,26 @@ impl ClusterReconciler<'_> {
             // The decision reports whether the Secret exists and may be held.
             take_hold(&secrets, &hold, &ACCOUNT, &secret.name).await?;
         }
-        match credentials::cluster_question(&self.of.context.bounds, namespace, cluster) {
-            Ok(question) => self.of.resolve(&question).await,
-            Err(refusal) => Ok(Err(refusal)),
-        }
+        let bounds = &self.of.context.bounds;
+        let question = credentials::cluster_question(bounds, namespace, cluster);
+        self.of.access(question).await
     }
 
     /// Checks whether the vCenter answers. Clusters with the same session share the check.
-    async fn probe(&self, credential: &Credential) -> (VCenter, Outcome) {
-        let source = credential.source.clone();
+    async fn probe(
+        &self,
+        session: &HeldSession<VCenters>,
+        credential: &Credential,
+    ) -> (VCenter, Outcome) {
         let liveness = &self.of.context.provider.liveness;
         let key = self.of.session_key(credential);
-        let session = match self.of.session(credential) {
-            Ok(session) => session,
-            Err(Unavailable::Wait) => return (VCenter::Checking, Outcome::Waits(MAX_WAIT)),
-            Err(Unavailable::Failed { error, retry_after }) => {
-                let refusal = credentials::login_refusal(&source, error);
-                return (VCenter::Refused(refusal), Outcome::Waits(retry_after));
-            }
-        };
         if liveness.is_check_due(&key, Instant::now()) {
             match session.is_current().await {
                 Ok(true) => {}
                 Ok(false) | Err(vcenter::Error::NotAuthenticated) => {
                     liveness.forget(&key);
                     session.mark_dead();
-                    return (VCenter::Checking, Outcome::Progressed);
+                    return (VCenter::Closed(Closed::Opening), Outcome::Progressed);
                 }
                 Err(error) => {
                     liveness.forget(&key);
@@ -158,13 +129,15 @@ impl ClusterReconciler<'_> {
                         hint: None,
                     };
                     let outcome = Outcome::Failed(Class::Blocked);
-                    return (VCenter::Refused(refusal), outcome);
+                    return (VCenter::Closed(Closed::Refused(refusal)), outcome);
                 }
             }
         }
-        let version = session.about().version.clone();
-        let outcome = Outcome::Settled(self.of.resync_after());
-        (VCenter::Available { version, source }, outcome)
+        let available = VCenter::Available {
+            version: session.about().version.clone(),
+            source: credential.source.clone(),
+        };
+        (available, Outcome::Settled(self.of.resync_after()))
     }
 
     /// Returns the zones that its machines can be placed in.
@@ -184,20 +157,23 @@ impl ClusterReconciler<'_> {
     ) -> Result<(), kube::Error> {
         let after = conclude(cluster, found, Timestamp::now());
         commit::status(&self.clusters, cluster, &after).await?;
-        let was = vcenter_condition(cluster);
-        let Some((is, why, message)) = vcenter_condition(&after) else {
+        let Some(now) = find_in(&after, VCENTER) else {
             return Ok(());
         };
-        if was.is_some_and(|(before, reason, text)| {
-            before == is && reason == why && (!is || text == message)
-        }) {
+        let is_available = now.status == "True";
+        // The message of a failure may differ with each attempt.
+        let is_same = |before: &Condition| {
+            let same_message = !is_available || before.message == now.message;
+            before.status == now.status && before.reason == now.reason && same_message
+        };
+        if find_in(cluster, VCENTER).is_some_and(is_same) {
             return Ok(());
         }
-        info!(key = %self.of.key, reason = why, "vCenter condition changed");
+        info!(key = %self.of.key, reason = now.reason, "vCenter condition changed");
         let note = NewEvent {
-            warning: !is,
-            reason: why,
-            note: message.to_owned(),
+            warning: !is_available,
+            reason: &now.reason,
+            note: now.message.clone(),
         };
         self.of.record_event(&after, note).await;
         Ok(())
@@ -210,15 +186,4 @@ fn is_externally_managed(cluster: &VSphereCluster) -> bool {
     let terminating = cluster.metadata.deletion_timestamp.is_some();
     let needs_cleanup = terminating && commit::has_finalizer(cluster, CLUSTER_FINALIZER);
     cluster.annotations().contains_key(MANAGED_BY) && !needs_cleanup
-}
-
-/// Returns the status, reason and message of the vCenter condition.
-fn vcenter_condition(cluster: &VSphereCluster) -> Option<(bool, &str, &str)> {
-    let status = cluster.status.as_ref()?;
-    let condition = find(&status.conditions, VCENTER)?;
-    Some((
-        condition.status == "True",
-        &condition.reason,
-        &condition.message,
-    ))
 }

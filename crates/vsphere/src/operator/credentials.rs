@@ -6,7 +6,6 @@ use insula_identity::decide::{ChosenEndpoint, Question, Refusal, Target};
 use insula_identity::endpoint::{AllowedEndpoints, Endpoint, Trust};
 use insula_identity::reason::Reason;
 use insula_identity::reference::{CredentialReferences, Reference};
-use insula_identity::session::LoginError;
 use insula_identity::shape::Texts;
 use insula_operator::provider::{
     self, Bounds, identity_servers, named_reference, parse_endpoint, parse_thumbprint,
@@ -152,9 +151,9 @@ fn non_empty(text: &Option<String>) -> Option<&str> {
     text.as_deref().filter(|text| !text.is_empty())
 }
 
-/// Returns the refusal for a failed login, with a hint about who can fix it.
-pub(super) fn login_refusal(source: &Source, error: LoginError) -> Refusal {
-    let hint = match (error.reason, source) {
+/// Returns who can make a vCenter's certificate trusted.
+pub(super) fn login_hint(source: &Source, reason: Reason) -> Option<&'static str> {
+    match (reason, source) {
         (Reason::CertificateNotTrusted, Source::Identity { .. }) => {
             Some("its owner has to add the thumbprint to the allowedServers of the identity")
         }
@@ -163,11 +162,6 @@ pub(super) fn login_refusal(source: &Source, error: LoginError) -> Refusal {
              credentials file",
         ),
         _ => None,
-    };
-    Refusal {
-        reason: error.reason,
-        message: error.message,
-        hint: hint.map(str::to_owned),
     }
 }
 

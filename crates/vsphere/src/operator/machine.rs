@@ -2,19 +2,17 @@
 
 mod conclude;
 mod desired;
-mod name;
-
-use std::time::Duration;
 
 use insula_capi::names::CLUSTER_LABEL;
 use insula_capi::owning_cluster::{self, OwningCluster};
 use insula_capi::{Machine, ProviderId, owner, paused};
 use insula_operator::commit::{self, StatusChange};
-use insula_operator::condition::find;
+use insula_operator::condition::find_in;
+use insula_operator::provider::MAX_WAIT;
 use insula_operator::retry::Outcome;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{ListParams, PostParams};
 use serde_json::json;
 use tracing::info;
 
@@ -23,7 +21,7 @@ use self::desired::{Inputs, Zone, changes, is_owned};
 use super::condition::reason;
 use super::context::Reconciliation;
 use super::credentials::endpoint;
-use super::vm::bios_uuid;
+use super::vm::{bios_uuid, is_ready};
 use crate::kinds::{
     VSphereCluster, VSphereDeploymentZone, VSphereFailureDomain, VSphereMachine, VSphereVM,
 };
@@ -31,8 +29,6 @@ use crate::names::MACHINE_FINALIZER;
 
 /// The scheme of provider IDs.
 const SCHEME: &str = "vsphere";
-/// The longest wait for a change that is watched.
-const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Reconciles a machine.
 pub(super) async fn reconcile(of: &Reconciliation<'_>) -> Result<Outcome, kube::Error> {
@@ -47,15 +43,14 @@ pub(super) async fn reconcile(of: &Reconciliation<'_>) -> Result<Outcome, kube::
     let named = cluster_name(&machine, owner.as_ref());
     let family = owning_cluster::read(of, named.as_deref()).await?;
     let why = paused::paused(family.cluster.as_ref(), &machine, "VSphereMachine");
+    if let Some(why) = why {
+        return paused::pause(of, &machines, &machine, &why).await;
+    }
     let mut reconciler = MachineReconciler {
         of,
         machine: StatusChange::new(machines, machine),
     };
-    reconciler.status_writer().paused(why.as_deref());
-    if why.is_some() {
-        reconciler.machine.commit().await?;
-        return Ok(Outcome::Settled(of.resync_after()));
-    }
+    reconciler.status_writer().not_paused();
     match reconciler.machine.stored.metadata.deletion_timestamp {
         Some(_) => reconciler.remove(named.as_deref()).await,
         None => reconciler.provision(owner, family).await,
@@ -157,22 +152,12 @@ impl MachineReconciler<'_> {
         zone: Option<&str>,
     ) -> Result<Outcome, kube::Error> {
         if let Some(changes) = changes(&self.machine.object, &vm, zone) {
-            let patch = Patch::Merge(json!({
-                "metadata": {"resourceVersion": vm.resource_version()},
-                "spec": changes,
-            }));
-            let vms = self.of.api::<VSphereVM>();
-            vms.patch(&vm.name_any(), &PatchParams::default(), &patch)
-                .await?;
+            commit::patch(&self.of.api(), &vm, json!({"spec": changes})).await?;
         }
         self.record_provider_id(&vm).await?;
         self.status_writer().mirror(&vm);
         self.machine.commit().await?;
-        let is_ready = vm
-            .status
-            .as_ref()
-            .is_some_and(|status| status.ready == Some(true));
-        Ok(match is_ready {
+        Ok(match is_ready(&vm) {
             true => Outcome::Settled(self.of.resync_after()),
             false => Outcome::Waits(MAX_WAIT),
         })
@@ -182,20 +167,13 @@ impl MachineReconciler<'_> {
     async fn record_provider_id(&mut self, vm: &VSphereVM) -> Result<(), kube::Error> {
         let uuid = bios_uuid(vm).filter(|_| !self.has_provider_id());
         let id = uuid.and_then(|uuid| ProviderId::new(SCHEME, uuid).ok());
-        let Some(id) = id else {
-            return Ok(());
-        };
-        let patch = json!({
-            "metadata": {"resourceVersion": self.machine.stored.resource_version()},
-            "spec": {"providerID": id.to_string()},
-        });
-        let patch = Patch::Merge(patch);
-        let (name, machines) = (&self.of.key.name, &self.machine.api);
-        let patched = machines
-            .patch(name, &PatchParams::default(), &patch)
-            .await?;
-        self.machine.adopt(patched);
-        Ok(())
+        match id {
+            Some(id) => {
+                let spec = json!({"providerID": id.to_string()});
+                self.machine.patch(json!({"spec": spec})).await
+            }
+            None => Ok(()),
+        }
     }
 
     /// Deletes its VSphereVM, and removes the finalizer when that is gone.
@@ -212,25 +190,13 @@ impl MachineReconciler<'_> {
             }
         };
         if vm.metadata.deletion_timestamp.is_none() {
-            let parameters = DeleteParams {
-                preconditions: Some(Preconditions {
-                    uid: vm.uid(),
-                    resource_version: None,
-                }),
-                ..DeleteParams::default()
-            };
-            let vms = self.of.api::<VSphereVM>();
-            match vms.delete(&vm.name_any(), &parameters).await {
-                Err(kube::Error::Api(status)) if status.is_not_found() => {}
-                done => drop(done?),
-            }
+            commit::delete(&self.of.api(), &*vm).await?;
         }
-        let message = vm.status.as_ref().and_then(|status| {
-            let condition = find(&status.conditions, super::vm::PROVISIONED)?;
-            (condition.reason == "Deleting").then(|| condition.message.clone())
-        });
-        let message = message.unwrap_or_else(|| "its virtual machine is being deleted".to_owned());
-        self.wait("Deleting", &message).await
+        let condition = find_in(&*vm, super::vm::PROVISIONED);
+        let message = condition.filter(|condition| condition.reason == "Deleting");
+        let message = message.map(|condition| condition.message.as_str());
+        let message = message.unwrap_or("its virtual machine is being deleted");
+        self.wait("Deleting", message).await
     }
 
     /// Finds its VSphereVM by name, or among all of its cluster: the name of one that was moved

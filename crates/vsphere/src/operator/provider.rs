@@ -1,6 +1,8 @@
 //! The provider: what the shell of the operator has to know about vSphere.
 
 use insula_capi::{Cluster, Machine, owner};
+use insula_identity::credential::Source;
+use insula_identity::reason::Reason;
 use insula_identity::shape::Shape;
 use insula_operator::key::GroupKind;
 use insula_operator::provider::{
@@ -62,6 +64,10 @@ impl Provider for VSphere {
             WatchedKind::dependency::<Cluster>(),
             WatchedKind::dependency::<Machine>(),
         ]
+    }
+
+    fn login_hint(source: &Source, reason: Reason) -> Option<&'static str> {
+        credentials::login_hint(source, reason)
     }
 
     async fn reconcile(of: &Reconciliation<'_>) -> Result<Outcome, kube::Error> {

@@ -9,16 +9,13 @@ mod plan;
 mod remove;
 mod write;
 
-use std::time::Duration;
-
 use insula_capi::names::CLUSTER_LABEL;
 use insula_capi::owning_cluster::{self, NoCluster, OwningCluster};
 use insula_capi::{owner, paused};
-use insula_identity::credential::Credential;
 use insula_identity::reason::Reason;
-use insula_identity::session::{HeldSession, Unavailable};
+use insula_identity::session::HeldSession;
 use insula_operator::commit::{self, StatusChange};
-use insula_operator::provider::full_message;
+use insula_operator::provider::{Access, Closed, MAX_WAIT, full_message};
 use insula_operator::retry::{Class, Outcome};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
@@ -30,7 +27,7 @@ pub(super) use self::conclude::PROVISIONED;
 use self::conclude::StatusWriter;
 use self::observe::observe;
 use self::plan::{Found, Problem};
-pub(super) use self::plan::{bios_uuid, needs_addresses};
+pub(super) use self::plan::{bios_uuid, is_ready, needs_addresses};
 use super::condition::reason;
 use super::context::Reconciliation;
 use super::credentials;
@@ -41,8 +38,6 @@ use crate::vcenter::{Error, Session, VCenters};
 /// How many steps are taken in one reconciliation: a task that ends at once, the BIOS UUID, the
 /// metadata and the power-on fit in.
 const MAX_STEPS: usize = 8;
-/// The longest wait for a change that is watched.
-const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Reconciles a VSphereVM.
 pub(super) async fn reconcile(of: &Reconciliation<'_>) -> Result<Outcome, kube::Error> {
@@ -52,16 +47,14 @@ pub(super) async fn reconcile(of: &Reconciliation<'_>) -> Result<Outcome, kube::
     };
     let family = owning_cluster::read(of, label(&vm)).await?;
     let why = paused::paused(family.cluster.as_ref(), &vm, "VSphereVM");
+    if let Some(why) = why {
+        return paused::pause(of, &vms, &vm, &why).await;
+    }
     let mut reconciler = VmReconciler {
         of,
         vm: StatusChange::new(vms, vm),
     };
-    reconciler.status_writer().paused(why.as_deref());
-    if why.is_some() {
-        of.release_session();
-        reconciler.vm.commit().await?;
-        return Ok(Outcome::Settled(of.resync_after()));
-    }
+    reconciler.status_writer().not_paused();
     reconciler.handle_finalizer(family).await
 }
 
@@ -180,34 +173,17 @@ impl VmReconciler<'_> {
             &self.vm.object.spec.machine,
         );
         let bounds = &self.of.context.bounds;
-        let credential = match credentials::machine_question(bounds, namespace, machine, cluster) {
-            Ok(question) => self.of.resolve(&question).await?,
-            Err(refusal) => Err(refusal),
-        };
-        match credential {
-            Ok(credential) => self.with_session(&credential).await,
-            Err(refusal) => {
-                self.of.release_session();
-                let message = full_message(&refusal);
-                self.refuse(reason(refusal.reason), message).await?;
-                Ok(Outcome::Waits(MAX_WAIT))
-            }
-        }
-    }
-
-    async fn with_session(&mut self, credential: &Credential) -> Result<Outcome, kube::Error> {
-        let held = match self.of.session(credential) {
-            Ok(held) => held,
-            // The session wakes this object when it is open.
-            Err(Unavailable::Wait) => {
-                self.vm.commit().await?;
-                return Ok(Outcome::Waits(MAX_WAIT));
-            }
-            Err(Unavailable::Failed { error, retry_after }) => {
-                let refusal = credentials::login_refusal(&credential.source, error);
-                let message = full_message(&refusal);
-                self.refuse(reason(refusal.reason), message).await?;
-                return Ok(Outcome::Waits(retry_after));
+        let question = credentials::machine_question(bounds, namespace, machine, cluster);
+        let held = match self.of.access(question).await? {
+            Access::Open(held, _) => held,
+            Access::Closed(why, outcome) => {
+                if let Closed::Refused(refusal) = why {
+                    let message = full_message(&refusal);
+                    self.refuse(reason(refusal.reason), message).await?;
+                } else {
+                    self.vm.commit().await?;
+                }
+                return Ok(outcome);
             }
         };
         match self.take_steps(&held).await {

@@ -7,27 +7,20 @@ mod conclude;
 use std::time::Duration;
 
 use insula_capi::paused;
-use insula_identity::credential::Credential;
-use insula_identity::decide::Refusal;
-use insula_identity::session::Unavailable;
+use insula_identity::session::HeldSession;
 use insula_operator::commit;
-use insula_operator::condition::{READY, find};
+use insula_operator::condition::{READY, find_in};
 use insula_operator::event::NewEvent;
+use insula_operator::provider::Access;
 use insula_operator::retry::{Class, Outcome};
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
-use tracing::debug;
 
 use self::conclude::{Missing, Observation, conclude};
 use super::context::Reconciliation;
 use super::credentials;
 use crate::kinds::{VSphereDeploymentZone, VSphereFailureDomain};
-use crate::vcenter;
-
-/// The longest wait for a change that is watched.
-const MAX_WAIT: Duration = Duration::from_secs(30);
-/// How many failed requests to the API server are retried before a condition reports them.
-const MAX_UNREPORTED_FAILURES: u32 = 2;
+use crate::vcenter::{self, VCenters};
 
 /// Reconciles a zone.
 pub(super) async fn reconcile(of: &Reconciliation<'_>) -> Result<Outcome, kube::Error> {
@@ -52,66 +45,39 @@ impl ZoneReconciler<'_> {
             self.of.depend_on_identity(&reference.name);
         }
         if let Some(why) = paused::paused(None, zone, "VSphereDeploymentZone") {
-            return self.pause(zone, &why).await;
+            return paused::pause(self.of, &self.zones, zone, &why).await;
         }
-        let (observation, outcome) = match self.identify(zone).await {
-            Ok((Ok(credential), domain)) => self.check(zone, &credential, domain).await,
-            Ok((Err(refusal), _)) => {
-                self.of.release_session();
-                let outcome = Outcome::Waits(self.of.resync_after());
-                (Observation::Refused(refusal), outcome)
-            }
-            Err(error) if self.of.failures < MAX_UNREPORTED_FAILURES => return Err(error),
+        let (observation, outcome) = match self.access(zone).await {
+            Ok((Access::Open(session, _), domain)) => self.check(zone, &session, domain).await,
+            Ok((Access::Closed(why, outcome), _)) => (Observation::Closed(why), outcome),
             Err(error) => {
-                debug!(key = %self.of.key, %error, "credential resolution failed");
-                let outcome = Outcome::Failed(Class::of(&error));
-                (Observation::Unknown(error.to_string()), outcome)
+                let (why, outcome) = self.of.unknown_access(error)?;
+                (Observation::Closed(why), outcome)
             }
         };
         self.write_status(zone, &observation).await?;
         Ok(outcome)
     }
 
-    async fn pause(&self, zone: &VSphereDeploymentZone, why: &str) -> Result<Outcome, kube::Error> {
-        self.of.release_session();
-        let mut after = zone.clone();
-        let status = after.status.get_or_insert_default();
-        let (generation, now) = (zone.metadata.generation, Timestamp::now());
-        paused::set_condition(&mut status.conditions, Some(why), generation, now);
-        commit::status(&self.zones, zone, &after).await?;
-        Ok(Outcome::Settled(self.of.resync_after()))
-    }
-
-    /// Resolves its credential, and reads its failure domain.
-    async fn identify(
+    /// Returns the access to its vCenter, and its failure domain.
+    async fn access(
         &self,
         zone: &VSphereDeploymentZone,
-    ) -> Result<(Result<Credential, Refusal>, Option<VSphereFailureDomain>), kube::Error> {
+    ) -> Result<(Access<VCenters>, Option<VSphereFailureDomain>), kube::Error> {
         let name = &zone.spec.failure_domain;
         let domain = self.of.read_cluster_scoped(name).await?;
-        let credential = match credentials::zone_question(&self.of.context.bounds, zone) {
-            Ok(question) => self.of.resolve(&question).await?,
-            Err(refusal) => Err(refusal),
-        };
-        Ok((credential, domain))
+        let question = credentials::zone_question(&self.of.context.bounds, zone);
+        Ok((self.of.access(question).await?, domain))
     }
 
     async fn check(
         &self,
         zone: &VSphereDeploymentZone,
-        credential: &Credential,
+        session: &HeldSession<VCenters>,
         domain: Option<VSphereFailureDomain>,
     ) -> (Observation, Outcome) {
-        let session = match self.of.session(credential) {
-            Ok(session) => session,
-            Err(Unavailable::Wait) => return (Observation::Checking, Outcome::Waits(MAX_WAIT)),
-            Err(Unavailable::Failed { error, retry_after }) => {
-                let refusal = credentials::login_refusal(&credential.source, error);
-                return (Observation::Refused(refusal), Outcome::Waits(retry_after));
-            }
-        };
         let resync = self.of.resync_after();
-        let checked = check::check(&session, zone, domain.as_ref()).await;
+        let checked = check::check(session, zone, domain.as_ref()).await;
         if checked.is_ok() {
             session.mark_responsive();
         }
@@ -146,14 +112,10 @@ impl ZoneReconciler<'_> {
     ) -> Result<(), kube::Error> {
         let after = conclude(zone, observation, Timestamp::now());
         commit::status(&self.zones, zone, &after).await?;
-        let ready = |zone: &VSphereDeploymentZone| {
-            let status = zone.status.as_ref()?;
-            find(&status.conditions, READY).cloned()
-        };
-        let (before, Some(now)) = (ready(zone), ready(&after)) else {
+        let Some(now) = find_in(&after, READY) else {
             return Ok(());
         };
-        if before.is_some_and(|before| before.status == now.status) {
+        if find_in(zone, READY).is_some_and(|before| before.status == now.status) {
             return Ok(());
         }
         let is_ready = now.status == "True";
@@ -162,7 +124,7 @@ impl ZoneReconciler<'_> {
             reason: &now.reason,
             note: match is_ready {
                 true => "everything that it names exists".to_owned(),
-                false => now.message,
+                false => now.message.clone(),
             },
         };
         self.of.record_event(&after, note).await;

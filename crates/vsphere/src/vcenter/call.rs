@@ -1,15 +1,11 @@
 //! Method calls with the cookies of one login.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use http::header::{
-    CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue, SET_COOKIE, USER_AGENT,
-};
+use http::header::{CONTENT_TYPE, COOKIE, HeaderName, HeaderValue, USER_AGENT};
 use http::{Method, Request, Uri};
 use insula_identity::endpoint::Endpoint;
-use insula_operator::outbound::{HttpClient, HttpResponse, RequestError, RequestOptions};
+use insula_operator::outbound::{Cookies, HttpClient, HttpResponse, RequestError, RequestOptions};
 
 use super::element::{Answer, Element, Fault};
 use super::xml_writer::XmlWriter;
@@ -19,9 +15,6 @@ const AGENT: &str = concat!("insula-vsphere/", env!("CARGO_PKG_VERSION"));
 const SOAP_ACTION: HeaderName = HeaderName::from_static("soapaction");
 /// The maximum length of a message that is passed on.
 const MAX_MESSAGE_CHARS: usize = 1000;
-/// The maximum number of cookies that a vCenter may set, and the maximum length of each.
-const MAX_COOKIES: usize = 8;
-const MAX_COOKIE_LENGTH: usize = 4096;
 /// Idempotent methods, which may be sent twice.
 const IDEMPOTENT_METHODS: &[&str] = &[
     "RetrieveServiceContent",
@@ -37,8 +30,7 @@ pub(super) struct Caller {
     timeout: Duration,
     /// The version of the API, as the value of the `SOAPAction` header.
     action: HeaderValue,
-    /// The cookies that authenticate the session. They are never shown.
-    cookies: Mutex<BTreeMap<String, String>>,
+    cookies: Cookies,
 }
 
 /// The maximum size of a response.
@@ -82,7 +74,7 @@ impl Caller {
             client,
             timeout,
             action,
-            cookies: Mutex::default(),
+            cookies: Cookies::default(),
         }
     }
 
@@ -103,7 +95,7 @@ impl Caller {
     }
 
     pub(super) fn has_cookie(&self) -> bool {
-        !self.lock().is_empty()
+        !self.cookies.is_empty()
     }
 
     /// Calls a method with a small response.
@@ -138,10 +130,8 @@ impl Caller {
         inside: impl FnOnce(&mut XmlWriter),
     ) -> Result<Object, Error> {
         let answer = self.call(method, this, inside).await?;
-        answer.object("returnval").ok_or_else(|| Error::Unexpected {
-            method,
-            why: "it names no task".to_owned(),
-        })
+        let task = answer.object("returnval");
+        task.ok_or_else(|| Error::unexpected(method, "it names no task"))
     }
 
     /// Calls a method with its own timeout and response size.
@@ -161,7 +151,7 @@ impl Caller {
         };
         let response = self.client.send(self.request(body), options).await;
         let response = response.map_err(|error| CallError::Request(with_remedy(error)))?;
-        self.store_cookies(&response.headers);
+        self.cookies.store(&response.headers);
         parse_response(method, &response, size)
     }
 
@@ -174,38 +164,8 @@ impl Caller {
         headers.insert(CONTENT_TYPE, content_type);
         headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
         headers.insert(SOAP_ACTION, self.action.clone());
-        headers.extend(self.cookie().map(|cookie| (COOKIE, cookie)));
+        headers.extend(self.cookies.header().map(|cookie| (COOKIE, cookie)));
         request
-    }
-
-    fn cookie(&self) -> Option<HeaderValue> {
-        let cookies = self.lock();
-        let pairs: Vec<String> = cookies
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
-        let mut value = HeaderValue::from_str(&pairs.join("; ")).ok()?;
-        value.set_sensitive(true);
-        (!pairs.is_empty()).then_some(value)
-    }
-
-    fn store_cookies(&self, headers: &HeaderMap) {
-        let mut cookies = self.lock();
-        for set in headers.get_all(SET_COOKIE) {
-            let Some((name, value)) = set.to_str().ok().and_then(cookie_pair) else {
-                continue;
-            };
-            let known = cookies.contains_key(name);
-            if known
-                || (cookies.len() < MAX_COOKIES && name.len() + value.len() < MAX_COOKIE_LENGTH)
-            {
-                cookies.insert(name.to_owned(), value.to_owned());
-            }
-        }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, String>> {
-        self.cookies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -286,32 +246,9 @@ fn parse_response(
     }
 }
 
-/// Returns name and value of a cookie, without its attributes.
-fn cookie_pair(set: &str) -> Option<(&str, &str)> {
-    let (name, value) = set.split(';').next()?.split_once('=')?;
-    let name = name.trim();
-    (!name.is_empty()).then_some((name, value.trim()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cookie_is_parsed_without_attributes() {
-        let table = [
-            ("a=b", Some(("a", "b"))),
-            ("a=\"b=c\"; Path=/; HttpOnly", Some(("a", "\"b=c\""))),
-            (" a = b ;", Some(("a", "b"))),
-            ("=b", None),
-            ("a", None),
-            ("", None),
-            (";a=b", None),
-        ];
-        for (set, expected) in table {
-            assert_eq!(cookie_pair(set), expected, "{set:?}");
-        }
-    }
 
     #[test]
     fn well_known_faults_become_distinct_errors() {

@@ -3,7 +3,7 @@
 use insula_identity::credential::Hidden;
 
 use super::machine::Disk;
-use super::properties::{ObjectContent, PropertySpec, Traversal};
+use super::properties::{ObjectContent, PropertySpec, RETRIEVE, Traversal};
 use super::xml_writer::XmlWriter;
 use super::{Error, Object, Session};
 
@@ -98,57 +98,31 @@ impl Session {
     async fn folder_of(&self, template: &Object) -> Result<Object, Error> {
         let found = self.retrieve_one(template, &["parent"]).await?;
         let folder = found.and_then(|found| found.object("parent"));
-        folder.ok_or_else(|| Error::Unexpected {
-            method: CLONE,
-            why: "its template is in no folder".to_owned(),
-        })
+        folder.ok_or_else(|| Error::unexpected(CLONE, "its template is in no folder"))
     }
 
     async fn backing(&self, network: &Object) -> Result<Backing, Error> {
-        let wanted = [
-            PropertySpec {
-                kind: "Network",
-                paths: &["name"],
-            },
-            PropertySpec {
-                kind: "OpaqueNetwork",
-                paths: &["summary"],
-            },
-            PropertySpec {
-                kind: "DistributedVirtualPortgroup",
-                paths: &["key"],
-            },
-            PropertySpec {
-                kind: "DistributedVirtualSwitch",
-                paths: &["uuid"],
-            },
-            PropertySpec {
-                kind: "VmwareDistributedVirtualSwitch",
-                paths: &["uuid"],
-            },
-        ];
-        let wanted: Vec<_> = wanted
-            .into_iter()
-            .filter(|of| of.applies(&network.kind))
-            .collect();
-        let step = (network.kind == PORTGROUP).then_some(Traversal {
-            kind: PORTGROUP,
-            path: "config.distributedVirtualSwitch",
-        });
+        let switches = ["DistributedVirtualSwitch", "VmwareDistributedVirtualSwitch"];
+        let (wanted, step) = match network.kind.as_str() {
+            PORTGROUP => {
+                let switches = switches.map(|kind| PropertySpec::new(kind, &["uuid"]));
+                let step = Traversal {
+                    kind: PORTGROUP,
+                    path: "config.distributedVirtualSwitch",
+                };
+                let itself = PropertySpec::new(PORTGROUP, &["key"]);
+                ([itself].into_iter().chain(switches).collect(), Some(step))
+            }
+            "OpaqueNetwork" => (vec![PropertySpec::new("OpaqueNetwork", &["summary"])], None),
+            _ => (vec![PropertySpec::new(&network.kind, &["name"])], None),
+        };
         let found = self
             .retrieve(std::slice::from_ref(network), &wanted, step)
             .await?;
-        read_backing(network, &found).ok_or_else(|| Error::Unexpected {
-            method: "RetrievePropertiesEx",
-            why: format!("it does not say how to plug a card into {network}"),
+        read_backing(network, &found).ok_or_else(|| {
+            let why = format!("it does not say how to plug a card into {network}");
+            Error::unexpected(RETRIEVE, why)
         })
-    }
-}
-
-impl PropertySpec<'_> {
-    /// A portgroup is retrieved with its switch, other networks alone.
-    fn applies(&self, kind: &str) -> bool {
-        self.kind == kind || (kind == PORTGROUP && self.kind.ends_with("VirtualSwitch"))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Lookup of inventory objects by name, path or ID.
 
 use super::element::Element;
-use super::properties::{ObjectContent, PropertySpec};
+use super::properties::{ObjectContent, PropertySpec, RETRIEVE};
 use super::{Error, Object, Session};
 
 /// The maximum depth of an inventory, and the maximum number of objects that are read.
@@ -117,15 +117,13 @@ impl Session {
         within: &Object,
         text: Option<&str>,
     ) -> Result<Object, NotLocated> {
-        let mut attempts = 0;
-        loop {
-            attempts += 1;
+        for _ in 1..MAX_ATTEMPTS {
             match self.locate_once(what, within, text).await {
-                Err(NotLocated::Error(Error::Gone(gone)))
-                    if attempts < MAX_ATTEMPTS && gone != within.to_string() => {}
+                Err(NotLocated::Error(Error::Gone(gone))) if gone != within.to_string() => {}
                 located => return located,
             }
         }
+        self.locate_once(what, within, text).await
     }
 
     /// Looks up a datacenter by absolute path, unique name or managed object reference; without a
@@ -237,7 +235,9 @@ impl Session {
             let found = found.ok_or_else(|| Error::Gone(place.to_string()))?;
             let base = match &base {
                 Some(base) => base,
-                None => base.insert(found.object(property).ok_or_else(|| no_folder(property))?),
+                None => base.insert(found.object(property).ok_or_else(|| {
+                    Error::unexpected(RETRIEVE, format!("a datacenter has no {property}"))
+                })?),
             };
             path = format!("/{}{path}", found.text("name").unwrap_or_default());
             match found.object("parent") {
@@ -252,7 +252,7 @@ impl Session {
     async fn root_pools(&self, hosts: Object) -> Result<Vec<Candidate>, Error> {
         let owners = self.list_below(hosts, COMPUTE).await?;
         let owners: Vec<_> = owners.into_iter().map(|seen| seen.object).collect();
-        let found = self.retrieve(&owners, &wanted(&owners), None).await?;
+        let found = self.children_of(&owners).await?;
         let pools = found.iter().filter_map(|found| {
             let object = found.object("resourcePool")?;
             Some(Candidate {
@@ -263,6 +263,11 @@ impl Session {
         Ok(pools.collect())
     }
 
+    /// Reads the names of objects, and their children.
+    async fn children_of(&self, level: &[Object]) -> Result<Vec<ObjectContent>, Error> {
+        self.retrieve(level, &wanted(level), None).await
+    }
+
     /// Returns all objects that match a path of patterns.
     async fn match_path(
         &self,
@@ -271,7 +276,7 @@ impl Session {
         kinds: &[&str],
     ) -> Result<Vec<Candidate>, Error> {
         let mut level = vec![start];
-        let mut found = self.retrieve(&level, &wanted(&level), None).await?;
+        let mut found = self.children_of(&level).await?;
         for pattern in path
             .split('/')
             .filter(|pattern| !pattern.is_empty())
@@ -281,7 +286,7 @@ impl Session {
             if level.len() > MAX_OBJECTS {
                 return Err(too_large());
             }
-            found = self.retrieve(&level, &wanted(&level), None).await?;
+            found = self.children_of(&level).await?;
             found.retain(|found| matches_pattern(pattern, found.text("name").unwrap_or_default()));
         }
         found.retain(|found| kinds.contains(&found.object.kind.as_str()));
@@ -301,7 +306,7 @@ impl Session {
             if looked_at > MAX_OBJECTS {
                 break;
             }
-            let found = self.retrieve(&level, &wanted(&level), None).await?;
+            let found = self.children_of(&level).await?;
             if depth > 0 {
                 let matching = found
                     .iter()
@@ -402,11 +407,10 @@ fn wanted(level: &[Object]) -> Vec<PropertySpec<'_>> {
     let mut kinds: Vec<&str> = level.iter().map(|object| object.kind.as_str()).collect();
     kinds.sort_unstable();
     kinds.dedup();
-    let wanted = kinds.into_iter().map(|kind| PropertySpec {
-        kind,
-        paths: paths(kind),
-    });
-    wanted.collect()
+    let wanted = kinds.into_iter();
+    wanted
+        .map(|kind| PropertySpec::new(kind, paths(kind)))
+        .collect()
 }
 
 fn children(found: &ObjectContent) -> Vec<Object> {
@@ -492,20 +496,8 @@ fn unescape(name: &str) -> String {
     plain
 }
 
-fn no_folder(property: &str) -> Error {
-    let why = format!("a datacenter has no {property}");
-    Error::Unexpected {
-        method: "RetrievePropertiesEx",
-        why,
-    }
-}
-
 fn too_large() -> Error {
-    let why = "the inventory does not end".to_owned();
-    Error::Unexpected {
-        method: "RetrievePropertiesEx",
-        why,
-    }
+    Error::unexpected(RETRIEVE, "the inventory does not end")
 }
 
 #[cfg(test)]

@@ -83,14 +83,8 @@ impl Session {
     /// Reads the state of a virtual machine.
     pub async fn machine(&self, vm: &Object) -> Result<Machine, Error> {
         let wanted = [
-            PropertySpec {
-                kind: "VirtualMachine",
-                paths: PATHS,
-            },
-            PropertySpec {
-                kind: "HostSystem",
-                paths: &["name"],
-            },
+            PropertySpec::new("VirtualMachine", PATHS),
+            PropertySpec::new("HostSystem", &["name"]),
         ];
         let step = Traversal {
             kind: "VirtualMachine",
@@ -109,10 +103,7 @@ impl Session {
 
     /// Reads the disks of a virtual machine.
     pub(super) async fn disks(&self, vm: &Object) -> Result<Vec<Disk>, Error> {
-        let wanted = [PropertySpec {
-            kind: &vm.kind,
-            paths: &[DEVICES],
-        }];
+        let wanted = [PropertySpec::new(&vm.kind, &[DEVICES])];
         let found = self
             .retrieve(std::slice::from_ref(vm), &wanted, None)
             .await?;

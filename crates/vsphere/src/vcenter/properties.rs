@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::call::ResponseSize;
-use super::call::fault_error;
-use super::element::{Element, Fault};
+use super::element::Element;
 use super::xml_writer::XmlWriter;
 use super::{Error, Object, Session};
 
@@ -14,13 +13,19 @@ const MAX_OBJECTS_PER_REQUEST: usize = 500;
 const MAX_PAGES: usize = 1000;
 const MAX_ELEMENTS: usize = 300_000;
 
-const RETRIEVE: &str = "RetrievePropertiesEx";
+pub(super) const RETRIEVE: &str = "RetrievePropertiesEx";
 const CONTINUE: &str = "ContinueRetrievePropertiesEx";
 
 /// The properties to retrieve of one type of object.
 pub(super) struct PropertySpec<'a> {
     pub(super) kind: &'a str,
     pub(super) paths: &'a [&'a str],
+}
+
+impl<'a> PropertySpec<'a> {
+    pub(super) const fn new(kind: &'a str, paths: &'a [&'a str]) -> Self {
+        Self { kind, paths }
+    }
 }
 
 /// A property that references an object, of which properties are retrieved too.
@@ -63,19 +68,11 @@ impl Session {
         object: &Object,
         paths: &[&str],
     ) -> Result<Option<ObjectContent>, Error> {
-        let wanted = [PropertySpec {
-            kind: &object.kind,
-            paths,
-        }];
-        let object_only = std::slice::from_ref(object);
+        let wanted = [PropertySpec::new(&object.kind, paths)];
+        let (object_only, small) = (std::slice::from_ref(object), (None, ResponseSize::Small));
         let mut found = Vec::new();
-        self.retrieve_chunk(
-            object_only,
-            &wanted,
-            (None, ResponseSize::Small),
-            &mut found,
-        )
-        .await?;
+        self.retrieve_chunk(object_only, &wanted, small, &mut found)
+            .await?;
         Ok(found.into_iter().find(|found| found.object == *object))
     }
 
@@ -119,10 +116,7 @@ impl Session {
             };
             answer = caller.call_for(size, CONTINUE, collector, ask).await?;
         }
-        Err(Error::Unexpected {
-            method: CONTINUE,
-            why: "it does not end".to_owned(),
-        })
+        Err(Error::unexpected(CONTINUE, "it does not end"))
     }
 }
 
@@ -169,7 +163,7 @@ fn read(answer: &Element, found: &mut Vec<ObjectContent>) -> Result<Option<Strin
             continue;
         };
         for missing in content.all("missingSet") {
-            check_session(missing, &object)?;
+            check_session(missing)?;
         }
         let properties = content.all("propSet").filter_map(|property| {
             let name = property.text("name")?.to_owned();
@@ -187,19 +181,11 @@ fn read(answer: &Element, found: &mut Vec<ObjectContent>) -> Result<Option<Strin
 }
 
 /// Fails if a property is missing because the session has expired.
-fn check_session(missing: &Element, object: &Object) -> Result<(), Error> {
-    let kind = missing
-        .at("fault/fault")
-        .map(Element::kind)
-        .unwrap_or_default();
-    if kind != "NotAuthenticated" {
-        return Ok(());
+fn check_session(missing: &Element) -> Result<(), Error> {
+    match missing.at("fault/fault").map(Element::kind) {
+        Some("NotAuthenticated") => Err(Error::NotAuthenticated),
+        _ => Ok(()),
     }
-    let fault = Fault {
-        kind: kind.to_owned(),
-        ..Fault::default()
-    };
-    Err(fault_error(RETRIEVE, object, &fault))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::call::shorten;
 use super::element::Element;
-use super::properties::ObjectContent;
+use super::properties::{ObjectContent, RETRIEVE};
 use super::{Error, Object, Session};
 
 /// The state of a task.
@@ -80,10 +80,7 @@ fn read(found: &ObjectContent) -> Result<Task, Error> {
         Some("queued" | "running") => Ok(Task::Running),
         Some("success") => Ok(Task::Done(found.object("info.result"))),
         Some("error") => Ok(failed(found.get("info.error"))),
-        _ => Err(Error::Unexpected {
-            method: "RetrievePropertiesEx",
-            why: "a task has no state".to_owned(),
-        }),
+        _ => Err(Error::unexpected(RETRIEVE, "a task has no state")),
     }
 }
 

@@ -3,13 +3,12 @@
 use insula_capi::contract::latch_provisioned;
 use insula_capi::paused;
 use insula_identity::credential::Source;
-use insula_identity::decide::Refusal;
-use insula_operator::condition::{ConditionWriter, READY};
-use insula_operator::provider::{full_message, source_text};
+use insula_operator::condition::{ConditionWriter, READY, find_in};
+use insula_operator::provider::{Closed, source_text};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::kinds::{FailureDomain, VSphereCluster};
-use crate::operator::condition::{VCENTER, reason};
+use crate::operator::condition::{VCENTER, set_closed};
 use crate::operator::credentials::IDENTITY;
 
 /// Whether the selected zones are ready.
@@ -31,14 +30,10 @@ pub(super) struct Observed {
 /// The state of the vCenter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum VCenter {
-    /// It is being checked; the last result still holds.
-    Checking,
     /// It accepts the credential of this source.
     Available { version: String, source: Source },
-    /// There is no credential for it, or the vCenter does not accept it.
-    Refused(Refusal),
-    /// The API server did not answer.
-    Unknown(String),
+    /// There is no session with it.
+    Closed(Closed),
 }
 
 /// The zones for machines.
@@ -71,17 +66,12 @@ pub(super) fn conclude(
     now: Timestamp,
 ) -> VSphereCluster {
     let mut after = cluster.clone();
-    let status = after.status.get_or_insert_default();
-    let generation = cluster.metadata.generation;
-    paused::set_condition(&mut status.conditions, None, generation, now);
-    let mut writer = ConditionWriter {
-        conditions: &mut status.conditions,
-        generation,
-        now,
-    };
+    let mut writer = ConditionWriter::of(&mut after, now);
+    paused::set_condition(&mut writer, None);
     let answers = set_vcenter_condition(&mut writer, &found.vcenter);
     let waits = set_domains_condition(&mut writer, &found.domains);
     writer.summary(PARTS);
+    let status = after.status.get_or_insert_default();
     if let Domains::Zones { ready, .. } = &found.domains {
         status.failure_domains.clone_from(ready);
     }
@@ -104,21 +94,11 @@ pub(super) fn conclude_deletion(
     now: Timestamp,
 ) -> VSphereCluster {
     let mut after = cluster.clone();
-    let status = after.status.get_or_insert_default();
-    let generation = cluster.metadata.generation;
-    paused::set_condition(&mut status.conditions, None, generation, now);
-    let had_domains = status
-        .conditions
-        .iter()
-        .any(|condition| condition.type_ == DOMAINS);
-    let mut writer = ConditionWriter {
-        conditions: &mut status.conditions,
-        generation,
-        now,
-    };
+    let mut writer = ConditionWriter::of(&mut after, now);
+    paused::set_condition(&mut writer, None);
     let message = waits_for.unwrap_or_default();
     writer.set_false(VCENTER, "Deleting", message);
-    if had_domains {
+    if find_in(cluster, DOMAINS).is_some() {
         writer.set_false(DOMAINS, "Deleting", "");
     }
     writer.set_false(READY, "Deleting", message);
@@ -128,26 +108,17 @@ pub(super) fn conclude_deletion(
 /// Sets the vCenter condition. Returns whether the vCenter can be used.
 fn set_vcenter_condition(writer: &mut ConditionWriter<'_>, vcenter: &VCenter) -> bool {
     match vcenter {
-        VCenter::Checking => return false,
-        VCenter::Available { version, source } => match is_supported(version) {
-            true => writer.set_true(VCENTER, "Available", source_text(source, IDENTITY)),
-            false => {
-                let message =
-                    format!("release {version:?} is older than {MIN_MAJOR_VERSION}, or none");
-                writer.set_false(VCENTER, "InvalidVCenterVersion", message);
-                return false;
-            }
-        },
-        VCenter::Refused(refusal) => {
-            writer.set_false(VCENTER, reason(refusal.reason), full_message(refusal));
-            return false;
+        VCenter::Available { version, source } if is_supported(version) => {
+            writer.set_true(VCENTER, "Available", source_text(source, IDENTITY));
+            return true;
         }
-        VCenter::Unknown(why) => {
-            writer.set_false(VCENTER, "ServerUnavailable", why.clone());
-            return false;
+        VCenter::Available { version, .. } => {
+            let message = format!("release {version:?} is older than {MIN_MAJOR_VERSION}, or none");
+            writer.set_false(VCENTER, "InvalidVCenterVersion", message);
         }
+        VCenter::Closed(why) => set_closed(writer, why),
     }
-    true
+    false
 }
 
 /// Sets the condition of the zones. Returns whether some are not checked yet.
@@ -190,6 +161,7 @@ fn is_supported(version: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use insula_identity::decide::Refusal;
     use insula_identity::reason::Reason;
 
     use super::*;
@@ -203,11 +175,11 @@ mod tests {
     }
 
     fn refused(reason: Reason) -> VCenter {
-        VCenter::Refused(Refusal {
+        VCenter::Closed(Closed::Refused(Refusal {
             reason,
             message: "no".to_owned(),
             hint: None,
-        })
+        }))
     }
 
     fn zones(ready: &[&str], unknown: usize, not_ready: usize) -> Domains {
@@ -248,7 +220,15 @@ mod tests {
             bool,
         );
         let table: [Row<'_>; 9] = [
-            (VCenter::Checking, none(), true, None, None, None, false),
+            (
+                VCenter::Closed(Closed::Opening),
+                none(),
+                true,
+                None,
+                None,
+                None,
+                false,
+            ),
             (answers("8.0.2"), none(), true, available, None, ready, true),
             (
                 answers("8.0.2"),
@@ -365,8 +345,8 @@ mod tests {
         let now = Timestamp::UNIX_EPOCH;
         let before = conclude(&VSphereCluster::default(), &found, now);
         for vcenter in [
-            VCenter::Checking,
-            VCenter::Unknown("no".to_owned()),
+            VCenter::Closed(Closed::Opening),
+            VCenter::Closed(Closed::Unknown("no".to_owned())),
             refused(Reason::SecretNotAvailable),
             answers("none"),
         ] {

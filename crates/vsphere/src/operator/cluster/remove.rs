@@ -1,22 +1,16 @@
 //! Deletion of clusters: after their machines are gone, together with the Secret that they
 //! claimed. No vCenter is asked, so an unreachable one cannot block it.
 
-use std::fmt::Debug;
-
-use insula_capi::names::CLUSTER_LABEL;
 use insula_capi::{Cluster, owner};
 use insula_operator::commit;
-use insula_operator::provider::end_hold;
+use insula_operator::provider::{MAX_WAIT, end_hold};
 use insula_operator::retry::Outcome;
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::ListParams;
-use kube::{Resource, ResourceExt};
-use serde::de::DeserializeOwned;
+use kube::ResourceExt;
 use tracing::info;
 
+use super::ClusterReconciler;
 use super::conclude::conclude_deletion;
-use super::{ClusterReconciler, MAX_WAIT};
 use crate::kinds::{VSphereCluster, VSphereMachine, VSphereVM};
 use crate::names::CLUSTER_FINALIZER;
 use crate::operator::credentials::{ACCOUNT, cluster_hold};
@@ -55,21 +49,11 @@ impl ClusterReconciler<'_> {
     async fn members(&self, cluster: &str) -> Result<Option<String>, kube::Error> {
         let namespace = self.of.key.namespace_or_empty();
         self.of.depend_on_members(namespace, cluster);
-        let machines = self.count::<VSphereMachine>(cluster).await?;
+        let machines = self.of.count_members::<VSphereMachine>(cluster).await?;
         if machines > 0 {
             return Ok(Some(format!("waits for {machines} VSphereMachines")));
         }
-        let vms = self.count::<VSphereVM>(cluster).await?;
+        let vms = self.of.count_members::<VSphereVM>(cluster).await?;
         Ok((vms > 0).then(|| format!("waits for {vms} VSphereVMs")))
-    }
-
-    async fn count<K>(&self, cluster: &str) -> Result<usize, kube::Error>
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
-        K: Clone + Debug + DeserializeOwned,
-    {
-        let of_cluster = ListParams::default().labels(&format!("{CLUSTER_LABEL}={cluster}"));
-        let listed = self.of.api::<K>().list_metadata(&of_cluster).await?;
-        Ok(listed.items.len())
     }
 }

@@ -2,13 +2,13 @@
 
 use insula_capi::contract::latch_provisioned;
 use insula_capi::paused;
-use insula_operator::condition::{ConditionWriter, find};
+use insula_operator::condition::{ConditionWriter, find_in};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use crate::kinds::{MachineAddress, VSphereMachine, VSphereMachineStatus, VSphereVM};
 use crate::operator::condition::VCENTER;
-use crate::operator::vm::{PROVISIONED, bios_uuid, needs_addresses};
+use crate::operator::vm::{PROVISIONED, bios_uuid, is_ready, needs_addresses};
 
 /// A writer for the status of a machine.
 pub(super) struct StatusWriter<'a> {
@@ -17,11 +17,9 @@ pub(super) struct StatusWriter<'a> {
 }
 
 impl StatusWriter<'_> {
-    /// Sets the condition `Paused`.
-    pub fn paused(&mut self, why: Option<&str>) {
-        let (generation, now) = (self.machine.metadata.generation, self.now);
-        let conditions = &mut self.status().conditions;
-        paused::set_condition(conditions, why, generation, now);
+    /// Reports that it is not paused.
+    pub fn not_paused(&mut self) {
+        paused::set_condition(&mut self.writer(), None);
     }
 
     /// Reports that it is not provisioned, and why.
@@ -69,26 +67,18 @@ impl StatusWriter<'_> {
     }
 
     fn writer(&mut self) -> ConditionWriter<'_> {
-        let (generation, now) = (self.machine.metadata.generation, self.now);
-        let conditions = &mut self.status().conditions;
-        ConditionWriter {
-            conditions,
-            generation,
-            now,
-        }
+        ConditionWriter::of(self.machine, self.now)
     }
 }
 
 /// Returns what is wrong with a VSphereVM, if anything.
 fn vm_problem(vm: &VSphereVM) -> Option<(String, String)> {
-    let status = vm.status.clone().unwrap_or_default();
-    let is_not =
-        |kind| find(&status.conditions, kind).filter(|condition| condition.status != "True");
+    let is_not = |kind| find_in(vm, kind).filter(|condition| condition.status != "True");
     // An unusable vCenter is the cause of all other problems.
     if let Some(condition) = is_not(VCENTER).or_else(|| is_not(PROVISIONED)) {
         return Some((condition.reason.clone(), condition.message.clone()));
     }
-    match status.ready == Some(true) && bios_uuid(vm).is_some() {
+    match is_ready(vm) && bios_uuid(vm).is_some() {
         true => None,
         false => Some((
             "NotProvisioned".to_owned(),

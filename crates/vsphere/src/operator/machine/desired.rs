@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use insula_capi::names::{CLUSTER_LABEL, CONTROL_PLANE_LABEL, WATCH_LABEL};
-use insula_capi::{Cluster, Machine};
+use insula_capi::naming::{NameError, TemplateValues, name};
+use insula_capi::{Cluster, Machine, bootstrap};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Resource, ResourceExt};
 
-use super::name::{NameError, TemplateValues, name};
 use crate::kinds::{
     BootstrapReference, NetworkDevice, VSphereCluster, VSphereDeploymentZone, VSphereFailureDomain,
     VSphereMachine, VSphereVM, VSphereVMSpec, VirtualMachineSpec,
@@ -38,26 +38,7 @@ impl Inputs<'_> {
 
     /// Returns why the VSphereVM cannot be created yet, if there is a reason.
     pub fn wait_reason(&self) -> Option<(&'static str, &'static str)> {
-        if !self.cluster.is_infrastructure_provisioned() {
-            let message = "the infrastructure of its cluster is not ready yet";
-            return Some(("WaitingForClusterInfrastructureReady", message));
-        }
-        if self.owner.bootstrap_secret().is_some() {
-            return None;
-        }
-        let joins = !self.owner.is_control_plane();
-        Some(
-            match joins && !self.cluster.is_control_plane_initialized() {
-                true => (
-                    "WaitingForControlPlaneInitialized",
-                    "the control plane of its cluster is not initialized yet",
-                ),
-                false => (
-                    "WaitingForBootstrapData",
-                    "its Machine has no bootstrap data yet",
-                ),
-            },
-        )
+        bootstrap::wait_reason(self.cluster, self.owner)
     }
 
     /// Returns the name of the VSphereVM.

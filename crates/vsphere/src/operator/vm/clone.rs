@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use insula_capi::bootstrap;
 use insula_identity::credential::Hidden;
 use k8s_openapi::ByteString;
 use kube::ResourceExt;
@@ -175,24 +176,14 @@ pub(super) struct BootstrapData(Vec<(String, Hidden)>);
 impl BootstrapData {
     /// Reads the bootstrap data from a Secret.
     pub fn of(name: &str, data: &BTreeMap<String, ByteString>) -> Result<Self, Problem> {
-        let waits = |message| Problem::new("WaitingForBootstrapData", message);
-        let Some(value) = data.get("value").filter(|value| !value.0.is_empty()) else {
-            return Err(waits(format!("Secret {name:?} has no key \"value\"")));
-        };
-        let format = data
-            .get("format")
-            .map(|format| String::from_utf8_lossy(&format.0));
-        let key = match format.as_deref().map(str::trim).unwrap_or_default() {
-            "" | "cloud-config" => "guestinfo.userdata",
-            "ignition" => "guestinfo.ignition.config.data",
-            other => {
-                return Err(waits(format!(
-                    "the format {other:?} in Secret {name:?} is neither cloud-config nor ignition"
-                )));
-            }
+        let read = bootstrap::read(name, data);
+        let (format, value) = read.map_err(|why| Problem::new(bootstrap::WAITING, why))?;
+        let key = match format {
+            bootstrap::Format::CloudConfig => "guestinfo.userdata",
+            bootstrap::Format::Ignition => "guestinfo.ignition.config.data",
         };
         Ok(Self(vec![
-            (key.to_owned(), Hidden::new(STANDARD.encode(&value.0))),
+            (key.to_owned(), Hidden::new(STANDARD.encode(value))),
             (format!("{key}.encoding"), Hidden::new("base64")),
         ]))
     }

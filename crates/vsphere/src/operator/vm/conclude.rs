@@ -22,11 +22,9 @@ pub(super) struct StatusWriter<'a> {
 }
 
 impl StatusWriter<'_> {
-    /// Sets the condition `Paused`.
-    pub fn paused(&mut self, why: Option<&str>) {
-        let (generation, now) = (self.vm.metadata.generation, self.now);
-        let conditions = &mut self.status().conditions;
-        paused::set_condition(conditions, why, generation, now);
+    /// Reports that it is not paused.
+    pub fn not_paused(&mut self) {
+        paused::set_condition(&mut self.writer(), None);
     }
 
     /// Reports that its vCenter can be used.
@@ -99,12 +97,6 @@ impl StatusWriter<'_> {
     }
 
     fn writer(&mut self) -> ConditionWriter<'_> {
-        let (generation, now) = (self.vm.metadata.generation, self.now);
-        let conditions = &mut self.status().conditions;
-        ConditionWriter {
-            conditions,
-            generation,
-            now,
-        }
+        ConditionWriter::of(self.vm, self.now)
     }
 }

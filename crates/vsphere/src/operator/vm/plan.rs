@@ -134,6 +134,11 @@ pub(in crate::operator) fn bios_uuid(vm: &VSphereVM) -> Option<&str> {
     uuid.filter(|uuid| !uuid.is_empty())
 }
 
+/// Returns whether it is provisioned.
+pub(in crate::operator) fn is_ready(vm: &VSphereVM) -> bool {
+    vm.status.as_ref().is_some_and(|it| it.ready == Some(true))
+}
+
 /// Returns whether it needs addresses: not if all its cards skip the allocation.
 pub(in crate::operator) fn needs_addresses(vm: &VSphereVM) -> bool {
     let devices = &vm.spec.machine.network.devices;

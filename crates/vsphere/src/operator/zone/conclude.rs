@@ -1,13 +1,12 @@
 //! The status of a zone.
 
 use insula_capi::paused;
-use insula_identity::decide::Refusal;
-use insula_operator::condition::{ConditionWriter, READY, find};
-use insula_operator::provider::full_message;
+use insula_operator::condition::{ConditionWriter, READY, find_in};
+use insula_operator::provider::Closed;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::kinds::VSphereDeploymentZone;
-use crate::operator::condition::{VCENTER, reason};
+use crate::operator::condition::{VCENTER, reason, set_closed};
 use crate::vcenter;
 
 /// Whether the resource pool and the folder exist.
@@ -20,12 +19,8 @@ const PARTS: &[&str] = &[VCENTER, PLACEMENT, VALIDATED];
 /// The observed state of a zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Observation {
-    /// It is being checked; the last result still holds.
-    Checking,
-    /// There is no credential for it, or the vCenter does not accept it.
-    Refused(Refusal),
-    /// The API server did not answer.
-    Unknown(String),
+    /// There is no session with the vCenter.
+    Closed(Closed),
     /// A vCenter call failed.
     Failed(vcenter::Error),
     /// The inventory was checked.
@@ -48,20 +43,10 @@ pub(super) fn conclude(
     now: Timestamp,
 ) -> VSphereDeploymentZone {
     let mut after = zone.clone();
-    let status = after.status.get_or_insert_default();
-    let generation = zone.metadata.generation;
-    paused::set_condition(&mut status.conditions, None, generation, now);
-    let mut writer = ConditionWriter {
-        conditions: &mut status.conditions,
-        generation,
-        now,
-    };
+    let mut writer = ConditionWriter::of(&mut after, now);
+    paused::set_condition(&mut writer, None);
     match observation {
-        Observation::Checking => {}
-        Observation::Refused(refusal) => {
-            writer.set_false(VCENTER, reason(refusal.reason), full_message(refusal));
-        }
-        Observation::Unknown(why) => writer.set_false(VCENTER, "ServerUnavailable", why.clone()),
+        Observation::Closed(why) => set_closed(&mut writer, why),
         // The session has expired, and is opened again.
         Observation::Failed(vcenter::Error::NotAuthenticated) => {}
         Observation::Failed(error) => {
@@ -69,23 +54,20 @@ pub(super) fn conclude(
         }
         Observation::Checked(found) => {
             writer.set_true(VCENTER, "Available", "");
-            set_found(
-                &mut writer,
-                PLACEMENT,
-                "PlacementConstraintNotFound",
-                &found.constraint,
-            );
-            set_found(
-                &mut writer,
-                VALIDATED,
-                "FailureDomainNotFound",
-                &found.domain,
-            );
+            for (kind, not_found, missing) in [
+                (PLACEMENT, "PlacementConstraintNotFound", &found.constraint),
+                (VALIDATED, "FailureDomainNotFound", &found.domain),
+            ] {
+                match missing {
+                    None => writer.set_true(kind, "Ready", ""),
+                    Some(missing) => writer.set_false(kind, not_found, missing.clone()),
+                }
+            }
         }
     }
     writer.summary(PARTS);
-    let ready = find(&status.conditions, READY);
-    status.ready = ready.map(|ready| ready.status == "True");
+    let ready = find_in(&after, READY).map(|ready| ready.status == "True");
+    after.status.get_or_insert_default().ready = ready;
     after
 }
 
@@ -98,16 +80,11 @@ fn failure_reason(error: &vcenter::Error) -> &'static str {
     }
 }
 
-fn set_found(writer: &mut ConditionWriter<'_>, kind: &str, reason: &str, missing: &Option<String>) {
-    match missing {
-        None => writer.set_true(kind, "Ready", ""),
-        Some(missing) => writer.set_false(kind, reason, missing.clone()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use insula_identity::decide::Refusal;
     use insula_identity::reason::Reason;
+    use insula_operator::condition::find;
 
     use super::*;
 
@@ -140,11 +117,11 @@ mod tests {
 
     #[test]
     fn zone_is_ready_exactly_if_everything_exists() {
-        let refused = Observation::Refused(Refusal {
+        let refused = Observation::Closed(Closed::Refused(Refusal {
             reason: Reason::NoCredentials,
             message: "none".to_owned(),
             hint: Some("name one".to_owned()),
-        });
+        }));
         let lacks = |constraint: Option<&str>, domain: Option<&str>| {
             Observation::Checked(Missing {
                 constraint: constraint.map(str::to_owned),
@@ -153,7 +130,7 @@ mod tests {
         };
         let no_answer = vcenter::Error::Unreachable("timeout".to_owned());
         for (observation, ready, message) in [
-            (Observation::Checking, None, ""),
+            (Observation::Closed(Closed::Opening), None, ""),
             (
                 Observation::Failed(vcenter::Error::NotAuthenticated),
                 None,
@@ -161,7 +138,7 @@ mod tests {
             ),
             (refused, Some(false), "* VCenterAvailable: none: name one"),
             (
-                Observation::Unknown("no".to_owned()),
+                Observation::Closed(Closed::Unknown("no".to_owned())),
                 Some(false),
                 "* VCenterAvailable: no",
             ),

@@ -1,11 +1,13 @@
-//! The name of a machine's VSphereVM.
+//! Names of machines at their provider, from the template `naming.template`.
 
 use ring::digest::{SHA256, digest};
 
 /// The values for a name template.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TemplateValues<'a> {
+pub struct TemplateValues<'a> {
+    /// The name of the Cluster.
     pub cluster: &'a str,
+    /// The name of the Machine.
     pub machine: &'a str,
     /// The UID of the machine, which differs between successive machines of the same name.
     pub uid: &'a str,
@@ -13,11 +15,14 @@ pub(super) struct TemplateValues<'a> {
 
 /// Why a template is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum NameError {
+pub enum NameError {
+    /// A part has no end.
     #[error("naming.template has a {{{{ that is not closed")]
     Unclosed,
+    /// A part is unknown.
     #[error("naming.template has {0:?}, which is none of .cluster.name, .machine.name and .random")]
     Unknown(String),
+    /// The name is invalid.
     #[error("naming.template makes {0:?}, which is no name of at most 63 letters, digits, - and .")]
     Invalid(String),
 }
@@ -29,10 +34,11 @@ const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LENGTH: usize = 5;
 
 /// Expands a template; without one, returns the name of the machine.
-pub(super) fn name(
-    template: Option<&str>,
-    values: TemplateValues<'_>,
-) -> Result<String, NameError> {
+///
+/// # Errors
+///
+/// If the template or the name that it makes is invalid.
+pub fn name(template: Option<&str>, values: TemplateValues<'_>) -> Result<String, NameError> {
     let Some(mut rest) = template.filter(|template| !template.is_empty()) else {
         return Ok(values.machine.to_owned());
     };
@@ -60,7 +66,7 @@ fn part(inside: &str, values: TemplateValues<'_>) -> Result<String, NameError> {
 }
 
 /// Derives a suffix from the UID. It is always the same for one machine, so that a restarted
-/// operator does not create a second virtual machine.
+/// operator does not create a second one.
 fn suffix(uid: &str) -> String {
     let digest = digest(&SHA256, uid.as_bytes());
     let letters = digest.as_ref().iter().take(SUFFIX_LENGTH);
