@@ -3,9 +3,10 @@
 
 use std::fmt::Debug;
 
+use insula_operator::provider::explain::{self, Objects};
 use insula_operator::provider::{Provider, Reconciliation};
 use k8s_openapi::NamespaceResourceScope;
-use kube::Resource;
+use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
 use crate::kinds::{Cluster, ContractReference};
@@ -86,6 +87,37 @@ where
         cluster: Some(cluster),
         infrastructure,
     })
+}
+
+/// Reads the infrastructure cluster that an object belongs to by its label, with the rights of a
+/// caller that asks for an explanation. The inner error says why there is none.
+///
+/// # Errors
+///
+/// If an object cannot be read.
+pub async fn of_member<I>(
+    objects: &Objects<'_>,
+    member: &impl Resource,
+) -> Result<Result<I, String>, explain::Error>
+where
+    I: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    I: Clone + Debug + DeserializeOwned,
+{
+    let Some(name) = member.labels().get(CLUSTER_LABEL) else {
+        return Ok(Err(format!("it has no label {CLUSTER_LABEL}")));
+    };
+    let missing = |what| Ok(Err(format!("there is no {what}")));
+    let cluster: Cluster = match objects.read(name).await {
+        Err(explain::Error::NotFound(what)) => return missing(what),
+        read => read?,
+    };
+    match reference::<I>(&cluster) {
+        Err(no_cluster) => Ok(Err(no_cluster.message)),
+        Ok(reference) => match objects.read(&reference.name).await {
+            Err(explain::Error::NotFound(what)) => missing(what),
+            read => read.map(Ok),
+        },
+    }
 }
 
 /// Returns the reference of a Cluster to its infrastructure. A Cluster of another provider may have

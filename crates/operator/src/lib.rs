@@ -13,7 +13,7 @@
 //! | [`key`] | the keys of objects |
 //! | [`read`] | reads of referenced objects |
 //! | [`commit`] | writes of status and metadata |
-//! | [`crds`], [`roles`], [`manifests`] | definitions, RBAC rules and the objects to install |
+//! | [`crds`], [`roles`], [`policy`], [`manifests`] | definitions, RBAC rules, admission policies and the objects to install |
 //! | [`managed`] | creation and repair of managed objects |
 //! | [`provider`] | the shell of a provider, which acts for tenants at other servers |
 //! | [`outbound`] | requests to those servers: certificates, addresses, limits, slow logins |
@@ -42,6 +42,7 @@ pub mod lease;
 pub mod managed;
 pub mod manifests;
 pub mod outbound;
+pub mod policy;
 pub mod provider;
 pub mod queue;
 pub mod read;

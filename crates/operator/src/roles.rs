@@ -35,6 +35,37 @@ pub fn leader_election() -> PolicyRule {
     )
 }
 
+/// Returns the rules for kinds that an operator reconciles: it reads and changes them, and writes
+/// their status and finalizers.
+pub fn reconciled(group: &str, resources: &[&str]) -> [PolicyRule; 3] {
+    let with = |subresource: &str, verbs: &[&str]| {
+        let names = resources.iter().map(|of| format!("{of}/{subresource}"));
+        PolicyRule {
+            resources: Some(names.collect()),
+            ..rule(group, &[], verbs)
+        }
+    };
+    [
+        rule(
+            group,
+            resources,
+            &["get", "list", "watch", "update", "patch"],
+        ),
+        with("status", &["get", "update", "patch"]),
+        with("finalizers", &["update"]),
+    ]
+}
+
+/// Returns the rules for Secrets that objects reference: they are claimed, and deleted with their
+/// owner.
+pub fn claimed_secrets() -> PolicyRule {
+    rule(
+        CORE,
+        &["secrets"],
+        &["get", "list", "watch", "update", "patch", "delete"],
+    )
+}
+
 /// Returns the rules for recording events.
 pub fn events() -> [PolicyRule; 2] {
     [CORE, "events.k8s.io"].map(|group| rule(group, &["events"], &["create", "patch"]))
@@ -127,6 +158,27 @@ mod tests {
         let (one, all) = ([one], [rule(CORE, &["secrets"], READ)]);
         assert_eq!(lacking(&all, &one), []);
         assert_eq!(lacking(&one, &all).len(), 3);
+    }
+
+    #[test]
+    fn reconciled_kinds_are_changed_and_neither_created_nor_deleted() {
+        let rights = rights(&reconciled("example.org", &["widgets"]));
+        let rights = rights.iter();
+        let rights = rights.map(|right| format!("{} {}", right.verb, right.resource));
+        assert_eq!(
+            rights.collect::<Vec<_>>(),
+            [
+                "get widgets",
+                "get widgets/status",
+                "list widgets",
+                "patch widgets",
+                "patch widgets/status",
+                "update widgets",
+                "update widgets/finalizers",
+                "update widgets/status",
+                "watch widgets",
+            ]
+        );
     }
 
     #[test]

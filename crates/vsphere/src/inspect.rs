@@ -2,14 +2,13 @@
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use insula_capi::names::CLUSTER_LABEL;
-use insula_capi::{Cluster, owning_cluster};
+use insula_capi::owning_cluster;
 use insula_identity::decide::{Question, Refusal};
 use insula_identity::reason::Reason;
 use insula_identity::shape::Shape;
 use insula_operator::provider::explain::{Asked, Error, Inspect, Objects, refused_alone};
 use insula_operator::provider::{Bounds, IdentityKind, Names};
-use kube::{Resource, ResourceExt};
+use kube::Resource;
 
 use crate::kinds::{
     VSphereCluster, VSphereDeploymentZone, VSphereMachine, VSphereVM, VirtualMachineSpec,
@@ -87,33 +86,24 @@ impl Inspect for VSphere {
 async fn cluster(objects: &Objects<'_>, name: &str) -> Result<Asked, Error> {
     let cluster: VSphereCluster = objects.read(name).await?;
     let question = cluster_question(BOUNDS, objects.namespace, &cluster);
-    let conditions = cluster.status.clone().unwrap_or_default().conditions;
-    let text = objects.text::<VSphereCluster>(name);
-    Ok(Asked::new(text, &cluster, question, conditions))
+    Ok(Asked::new(&cluster, question))
 }
 
 async fn machine(objects: &Objects<'_>, name: &str) -> Result<Asked, Error> {
     let machine: VSphereMachine = objects.read(name).await?;
     let question = member_question(objects, &machine, &machine.spec.machine).await?;
-    let conditions = machine.status.clone().unwrap_or_default().conditions;
-    let text = objects.text::<VSphereMachine>(name);
-    Ok(Asked::new(text, &machine, question, conditions))
+    Ok(Asked::new(&machine, question))
 }
 
 async fn vm(objects: &Objects<'_>, name: &str) -> Result<Asked, Error> {
     let vm: VSphereVM = objects.read(name).await?;
     let question = member_question(objects, &vm, &vm.spec.machine).await?;
-    let conditions = vm.status.clone().unwrap_or_default().conditions;
-    let text = objects.text::<VSphereVM>(name);
-    Ok(Asked::new(text, &vm, question, conditions))
+    Ok(Asked::new(&vm, question))
 }
 
 async fn zone(objects: &Objects<'_>, name: &str) -> Result<Asked, Error> {
     let zone: VSphereDeploymentZone = objects.read_cluster_scoped(name).await?;
-    let question = zone_question(BOUNDS, &zone);
-    let conditions = zone.status.clone().unwrap_or_default().conditions;
-    let text = format!("VSphereDeploymentZone {name}");
-    Ok(Asked::new(text, &zone, question, conditions))
+    Ok(Asked::new(&zone, zone_question(BOUNDS, &zone)))
 }
 
 /// Returns the question for a machine or virtual machine, which gets its cluster's credential.
@@ -122,30 +112,8 @@ async fn member_question(
     member: &impl Resource,
     machine: &VirtualMachineSpec,
 ) -> Result<Result<Question, Refusal>, Error> {
-    let label = member.labels().get(CLUSTER_LABEL);
-    Ok(match cluster_of(objects, label).await? {
+    Ok(match owning_cluster::of_member(objects, member).await? {
         Ok(cluster) => machine_question(BOUNDS, objects.namespace, machine, &cluster),
         Err(why) => Err(refused_alone(&why)),
     })
-}
-
-/// Returns the cluster that the label names, or why there is none.
-async fn cluster_of(
-    objects: &Objects<'_>,
-    label: Option<&String>,
-) -> Result<Result<VSphereCluster, String>, Error> {
-    let Some(name) = label else {
-        return Ok(Err(format!("it has no label {CLUSTER_LABEL}")));
-    };
-    let cluster: Cluster = match objects.read(name).await {
-        Err(Error::NotFound(what)) => return Ok(Err(format!("there is no {what}"))),
-        read => read?,
-    };
-    match owning_cluster::reference::<VSphereCluster>(&cluster) {
-        Err(no_cluster) => Ok(Err(no_cluster.message)),
-        Ok(reference) => match objects.read(&reference.name).await {
-            Err(Error::NotFound(what)) => Ok(Err(format!("there is no {what}"))),
-            read => read.map(Ok),
-        },
-    }
 }

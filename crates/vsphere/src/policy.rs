@@ -1,7 +1,8 @@
-//! Admission policies in CEL. The API server evaluates them itself, so no webhook has to be
-//! available.
+//! The admission policies.
 
 use insula_capi::names::{DELETE_FOR_MOVE, TOPOLOGY_DRY_RUN};
+pub use insula_operator::policy::Reach;
+use insula_operator::policy::{Policy, constraints};
 use serde_json::{Value, json};
 
 use crate::names::GROUP;
@@ -13,44 +14,16 @@ pub(crate) const TEMPLATES: &str = "machine-templates.infrastructure.cluster.x-k
 /// Name of the policy that warns of the older name of an identity's `secretName`.
 const SECRET_REFERENCES: &str = "identity-secret-references.infrastructure.cluster.x-k8s.io";
 
-/// Annotation that extends a policy of the system to all tenants of an Insula.
-const ADMIT_TENANTS: &str = "multi-tenancy.k8s.io/admit-tenants";
-
-/// Which requests the policies apply to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// Requests in the policies' own space.
-    Space,
-    /// Also requests in all tenants' spaces of an Insula.
-    Tenants,
-}
-
 /// Returns the policies with their bindings.
 pub fn policies(reach: Reach) -> Vec<Value> {
-    let mut all = Vec::new();
-    for (name, spec, action) in [
+    let policies = [
         (IDENTITIES, identities(), "Deny"),
         (TEMPLATES, templates(), "Deny"),
         (SECRET_REFERENCES, secret_references(), "Warn"),
-    ] {
-        let annotations = match reach {
-            Reach::Space => json!({}),
-            Reach::Tenants => json!({ ADMIT_TENANTS: "true" }),
-        };
-        all.push(json!({
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingAdmissionPolicy",
-            "metadata": {"name": name, "annotations": annotations},
-            "spec": spec,
-        }));
-        all.push(json!({
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": name},
-            "spec": {"policyName": name, "validationActions": [action]},
-        }));
-    }
-    all
+    ];
+    let policies = policies.map(|(name, spec, action)| Policy { name, spec, action });
+    let objects = policies.into_iter().flat_map(|it| it.objects(reach));
+    objects.collect()
 }
 
 /// The policy uses the number of users that the operator counted last. The finalizer protects an
@@ -58,7 +31,7 @@ pub fn policies(reach: Reach) -> Vec<Value> {
 fn identities() -> Value {
     json!({
         "failurePolicy": "Fail",
-        "matchConstraints": constraints("vsphereclusteridentities", "DELETE"),
+        "matchConstraints": constraints(GROUP, "vsphereclusteridentities", "DELETE"),
         "variables": [
             {"name": "users", "expression":
                 "has(oldObject.status) && has(oldObject.status.users) ? oldObject.status.users : 0"},
@@ -89,7 +62,7 @@ fn templates() -> Value {
     );
     json!({
         "failurePolicy": "Fail",
-        "matchConstraints": constraints("vspheremachinetemplates", "UPDATE"),
+        "matchConstraints": constraints(GROUP, "vspheremachinetemplates", "UPDATE"),
         "validations": [{
             "expression": expression,
             "reason": "Invalid",
@@ -118,13 +91,4 @@ fn secret_references() -> Value {
             "message": "spec.secretRef is deprecated; use spec.secretName",
         }],
     })
-}
-
-fn constraints(resource: &str, operation: &str) -> Value {
-    json!({"resourceRules": [{
-        "apiGroups": [GROUP],
-        "apiVersions": ["*"],
-        "resources": [resource],
-        "operations": [operation],
-    }]})
 }

@@ -5,7 +5,9 @@
 //! namespace with a RoleBinding, and does not allow to read identities.
 
 use insula_capi::names::GROUP as CAPI;
-use insula_operator::roles::{ALL_VERBS, CORE, READ, events, leader_election, rule};
+use insula_operator::roles::{
+    ALL_VERBS, CORE, READ, claimed_secrets, events, leader_election, reconciled, rule,
+};
 use insula_operator::webhook::manifest::{injection_rules, secret_rules};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
@@ -34,6 +36,14 @@ const CLUSTERS: &[&str] = &[
     "vspheremachinetemplates",
 ];
 const MACHINES: &[&str] = &["vspherevms"];
+/// The kinds that the operator reconciles.
+const RECONCILED: &[&str] = &[
+    IDENTITIES,
+    "vsphereclusters",
+    "vspheremachines",
+    "vspheredeploymentzones",
+    "vspherevms",
+];
 /// The kinds of Cluster API that users write to create an ordinary cluster, by group.
 const CAPI_KINDS: &[(&str, &[&str])] = &[
     (
@@ -114,46 +124,16 @@ pub fn viewer() -> Vec<PolicyRule> {
 
 /// Returns the operator's rights in all namespaces: exactly those that it uses.
 pub fn operator() -> Vec<PolicyRule> {
-    let reconciled = [
-        IDENTITIES,
-        "vsphereclusters",
-        "vspheremachines",
-        "vspheredeploymentzones",
-    ];
-    let status: Vec<_> = reconciled
-        .iter()
-        .chain(MACHINES)
-        .map(|of| format!("{of}/status"))
-        .collect();
-    let status: Vec<_> = status.iter().map(String::as_str).collect();
-    let finalizers: Vec<_> = reconciled
-        .iter()
-        .chain(MACHINES)
-        .map(|of| format!("{of}/finalizers"))
-        .collect();
-    let finalizers: Vec<_> = finalizers.iter().map(String::as_str).collect();
-    vec![
-        rule(
-            GROUP,
-            &reconciled,
-            &["get", "list", "watch", "update", "patch"],
-        ),
-        rule(GROUP, MACHINES, ALL_VERBS),
+    let mut rules = vec![
+        rule(GROUP, MACHINES, &["create", "delete"]),
         rule(GROUP, &["vspherefailuredomains"], READ),
-        rule(GROUP, &status, &["get", "update", "patch"]),
-        rule(GROUP, &finalizers, &["update"]),
         rule(CAPI, &["clusters", "machines"], READ),
-        // Secrets that clusters and identities reference are claimed, and deleted with their owner.
-        rule(
-            CORE,
-            &["secrets"],
-            &["get", "list", "watch", "update", "patch", "delete"],
-        ),
+        claimed_secrets(),
         rule(CORE, &["namespaces"], READ),
-    ]
-    .into_iter()
-    .chain(events())
-    .collect()
+    ];
+    rules.extend(reconciled(GROUP, RECONCILED));
+    rules.extend(events());
+    rules
 }
 
 /// Returns the operator's rights in its own namespace: leader election.

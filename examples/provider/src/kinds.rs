@@ -47,6 +47,8 @@ pub struct DnsRecordStatus {
     pub conditions: Vec<Condition>,
 }
 
+insula_operator::has_conditions!(DnsRecordStatus);
+
 /// An account that namespaces or tenants share, as every provider defines it.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(

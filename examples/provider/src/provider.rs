@@ -1,20 +1,17 @@
 //! The reconciler of records.
 
-use std::time::Duration;
-
 use futures_util::future::BoxFuture;
 use insula_identity::decide::{ChosenEndpoint, Question, Refusal, Target};
 use insula_identity::endpoint::{AllowedEndpoints, Trust};
 use insula_identity::reason::Reason;
 use insula_identity::reference::CredentialReferences;
-use insula_identity::session::Unavailable;
 use insula_identity::shape::{Shape, Texts};
 use insula_operator::commit::{self, StatusChange};
 use insula_operator::condition::{ConditionWriter, READY};
 use insula_operator::provider::explain::{Asked, Error, Inspect, Objects};
 use insula_operator::provider::{
-    Bounds, IdentityKind, IdentityUser, Names, Provider, Reconciliation, WatchedKind, full_message,
-    named_reference, parse_endpoint, question,
+    Access, Bounds, Closed, IdentityKind, IdentityUser, Names, Provider, Reconciliation,
+    WatchedKind, full_message, named_reference, parse_endpoint, question,
 };
 use insula_operator::retry::{Class, Outcome};
 use k8s_openapi::jiff::Timestamp;
@@ -33,8 +30,6 @@ const ACCOUNT: Texts = Texts {
     optional: &[],
 };
 const FINALIZER: &str = "dnsrecord.dns.example.com";
-/// The longest wait for a session, which wakes the record earlier.
-const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// The provider.
 pub struct Dns;
@@ -91,25 +86,15 @@ impl Provider for Dns {
             of.depend_on_identity(&reference.name);
         }
         let namespace = of.key.namespace_or_empty();
-        let credential = match ask(&of.context.bounds, namespace, &record.stored) {
-            Ok(question) => of.resolve(&question).await?,
-            Err(refusal) => Err(refusal),
-        };
-        let credential = match credential {
-            Ok(credential) => credential,
-            Err(refusal) => {
-                of.release_session();
-                let reason = refusal.reason.as_str();
-                report(&mut record, false, reason, full_message(&refusal)).await?;
-                return Ok(Outcome::Waits(of.resync_after()));
-            }
-        };
-        let session = match of.session(&credential) {
-            Ok(session) => session,
-            Err(Unavailable::Wait) => return Ok(Outcome::Waits(MAX_WAIT)),
-            Err(Unavailable::Failed { error, retry_after }) => {
-                report(&mut record, false, error.reason.as_str(), error.message).await?;
-                return Ok(Outcome::Waits(retry_after));
+        let question = ask(&of.context.bounds, namespace, &record.stored);
+        let session = match of.access(question).await? {
+            Access::Open(session, _) => session,
+            Access::Closed(why, outcome) => {
+                if let Closed::Refused(refusal) = why {
+                    let reason = refusal.reason.as_str();
+                    report(&mut record, false, reason, full_message(&refusal)).await?;
+                }
+                return Ok(outcome);
             }
         };
         let spec = &record.stored.spec;
@@ -164,13 +149,7 @@ async fn report(
     reason: &str,
     message: String,
 ) -> Result<(), kube::Error> {
-    let generation = record.stored.metadata.generation;
-    let status = record.object.status.get_or_insert_default();
-    let mut writer = ConditionWriter {
-        conditions: &mut status.conditions,
-        generation,
-        now: Timestamp::now(),
-    };
+    let mut writer = ConditionWriter::of(&mut record.object, Timestamp::now());
     match is_ready {
         true => writer.set_true(READY, reason, message),
         false => writer.set_false(READY, reason, message),
@@ -221,9 +200,7 @@ impl Inspect for Dns {
         Box::pin(async move {
             let record: DnsRecord = objects.read(name).await?;
             let question = ask(&Bounds::ANYWHERE, objects.namespace, &record);
-            let conditions = record.status.clone().unwrap_or_default().conditions;
-            let text = objects.text::<DnsRecord>(name);
-            Ok(Asked::new(text, &record, question, conditions))
+            Ok(Asked::new(&record, question))
         })
     }
 }

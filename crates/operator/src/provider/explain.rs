@@ -17,12 +17,13 @@ use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::api::DynamicObject;
+use kube::core::object::HasStatus;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
 use super::triggers::space_of_path;
 use super::{IdentityKind, Names, as_identity, as_secret};
-use crate::condition::find;
+use crate::condition::{Conditions, find};
 use crate::read::get_named;
 
 /// What explanations and lists of users have to know about a provider.
@@ -88,22 +89,31 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Returns the question about an object with these conditions.
-    pub fn new(
-        text: String,
-        object: &impl Resource,
-        question: Result<Question, Refusal>,
-        conditions: Vec<Condition>,
-    ) -> Self {
+    /// Returns the question about an object.
+    pub fn new<K>(object: &K, question: Result<Question, Refusal>) -> Self
+    where
+        K: Resource<DynamicType = ()> + HasStatus<Status: Conditions>,
+    {
         let metadata = object.meta();
         let space = metadata.self_link.as_deref().and_then(space_of_path);
+        let namespace = metadata.namespace.as_deref();
+        let conditions = object.status().map(Conditions::conditions);
         Self {
-            object: text,
+            object: text::<K>(namespace, &object.name_any()),
             question,
-            conditions,
+            conditions: conditions.unwrap_or_default().to_vec(),
             generation: metadata.generation,
             tenant: space.map(|space| space.to_string()),
         }
+    }
+}
+
+/// Returns an object as text, as in `VSphereCluster red/prod`.
+fn text<K: Resource<DynamicType = ()>>(namespace: Option<&str>, name: &str) -> String {
+    let kind = K::kind(&());
+    match namespace {
+        Some(namespace) => format!("{kind} {namespace}/{name}"),
+        None => format!("{kind} {name}"),
     }
 }
 
@@ -128,7 +138,8 @@ impl Objects<'_> {
         K: Clone + Debug + DeserializeOwned,
     {
         let api: Api<K> = Api::namespaced(self.client.clone(), self.namespace);
-        found(get_named(&api, name).await, &self.text::<K>(name))
+        let text = text::<K>(Some(self.namespace), name);
+        found(get_named(&api, name).await, &text)
     }
 
     /// Reads a cluster-scoped object.
@@ -142,13 +153,8 @@ impl Objects<'_> {
         K: Clone + Debug + DeserializeOwned,
     {
         let api: Api<K> = Api::all(self.client.clone());
-        let text = format!("{} {name}", K::kind(&()));
+        let text = text::<K>(None, name);
         found(get_named(&api, name).await, &text)
-    }
-
-    /// Returns an object of the namespace as text, as in `VSphereCluster red/prod`.
-    pub fn text<K: Resource<DynamicType = ()>>(&self, name: &str) -> String {
-        format!("{} {}/{name}", K::kind(&()), self.namespace)
     }
 }
 

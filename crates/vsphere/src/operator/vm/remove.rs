@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use insula_operator::condition::find_in;
 use k8s_openapi::jiff::Timestamp;
 
-use super::plan::{Found, Observed, Plan, Problem, Step, after_task, bios_uuid, hidden};
+use super::plan::{Found, Observed, Plan, Step, after_task, bios_uuid, hidden};
 use crate::kinds::VSphereVM;
 use crate::operator::intervals::Intervals;
 use crate::vcenter::{Machine, Object, Task};
@@ -35,19 +35,15 @@ pub(super) fn plan(vm: &VSphereVM, observed: &Observed, intervals: &Intervals) -
     }
     match &observed.found {
         Found::Foreign if !is_recorded(vm) => Plan::without_problem(Step::RemoveFinalizer),
-        Found::Foreign => Plan::with_problem(
+        Found::Foreign => deleting(
             Step::Wait(intervals.retry),
-            "Deleting",
             "the virtual machine with its UUID belongs to another owner and stays, and the state of \
              its own is not known",
         ),
-        Found::Hidden(object) => {
-            Plan::with_problem(Step::Wait(intervals.retry), "Deleting", hidden(object))
-        }
+        Found::Hidden(object) => deleting(Step::Wait(intervals.retry), hidden(object)),
         Found::Nothing => match pending_clone_wait(vm, observed.now, intervals) {
-            Some(left) => Plan::with_problem(
+            Some(left) => deleting(
                 Step::Wait(left.min(intervals.retry)),
-                "Deleting",
                 "it may still appear: the outcome of its clone is not known",
             ),
             None => Plan::without_problem(Step::RemoveFinalizer),
@@ -55,18 +51,20 @@ pub(super) fn plan(vm: &VSphereVM, observed: &Observed, intervals: &Intervals) -
         Found::Machine(object, machine) if machine.powered_on => {
             power_down(vm, object, machine, observed, intervals)
         }
-        Found::Machine(object, _) => Plan::with_problem(
-            Step::Destroy(object.clone()),
-            "Deleting",
-            "it is being destroyed",
-        ),
+        Found::Machine(object, _) => {
+            deleting(Step::Destroy(object.clone()), "it is being destroyed")
+        }
     }
+}
+
+fn deleting(step: Step, message: impl Into<String>) -> Plan {
+    Plan::with_problem(step, "Deleting", message)
 }
 
 /// Returns the step for the last task, if there is one. A failure from before the deletion does
 /// not matter any more.
 fn after_last_task(vm: &VSphereVM, observed: &Observed, intervals: &Intervals) -> Option<Plan> {
-    let provisioned = condition(vm, "VirtualMachineProvisioned");
+    let provisioned = find_in(vm, "VirtualMachineProvisioned");
     let is_deleting = provisioned.is_some_and(|condition| condition.reason == "Deleting");
     let pauses = vm
         .status
@@ -78,7 +76,7 @@ fn after_last_task(vm: &VSphereVM, observed: &Observed, intervals: &Intervals) -
     }
     let plan = after_task(vm, observed, intervals)?;
     Some(match plan.problem {
-        Some(problem) => Plan::with_problem(plan.step, "Deleting", problem.message),
+        Some(problem) => deleting(plan.step, problem.message),
         None => plan,
     })
 }
@@ -106,23 +104,21 @@ fn power_down(
 ) -> Plan {
     let off = || {
         let step = Step::PowerOff(object.clone());
-        Plan::with_problem(step, "Deleting", "it is being powered off")
+        deleting(step, "it is being powered off")
     };
     let tries = match vm.spec.machine.power_off_mode.as_deref() {
         Some("soft") => false,
         Some("trySoft") => true,
         _ => return off(),
     };
-    let asked = condition(vm, SHUTDOWN).filter(|soft| soft.status == "False");
+    let asked = find_in(vm, SHUTDOWN).filter(|soft| soft.status == "False");
     let Some(asked) = asked else {
-        let problem = Some(Problem::new("Deleting", "its guest is being shut down"));
         let step = Step::ShutDown(object.clone());
         return match machine.tools_running {
-            true => Plan { step, problem },
+            true => deleting(step, "its guest is being shut down"),
             false if tries => off(),
-            false => Plan::with_problem(
+            false => deleting(
                 Step::Wait(intervals.retry),
-                "Deleting",
                 "its guest cannot be shut down, because VMware Tools do not run, and powerOffMode \
                  is soft",
             ),
@@ -131,15 +127,13 @@ fn power_down(
     let since = asked.last_transition_time.0;
     let waited = Duration::try_from(observed.now.duration_since(since)).unwrap_or_default();
     match waited < shutdown_timeout(vm) {
-        true => Plan::with_problem(
+        true => deleting(
             Step::Wait(intervals.tasks),
-            "Deleting",
             "waiting for its guest to shut down",
         ),
         false if tries => off(),
-        false => Plan::with_problem(
+        false => deleting(
             Step::ShutDownAgain(object.clone()),
-            "Deleting",
             "its guest did not shut down in time, and powerOffMode is soft",
         ),
     }
@@ -152,11 +146,6 @@ fn shutdown_timeout(vm: &VSphereVM) -> Duration {
     seconds
         .filter(|seconds| *seconds > 0)
         .map_or(DEFAULT_SHUTDOWN_TIMEOUT, Duration::from_secs)
-}
-
-fn condition<'a>(vm: &'a VSphereVM, kind: &str) -> Option<&'a Condition> {
-    let conditions = &vm.status.as_ref()?.conditions;
-    conditions.iter().find(|condition| condition.type_ == kind)
 }
 
 #[cfg(test)]
