@@ -60,5 +60,7 @@ where
     Value::deserialize(input).map(|value| serde_json::from_value(value).ok())
 }
 
+insula_operator::has_conditions!(cluster::Metal3ClusterStatus, machine::Metal3MachineStatus,);
+
 #[cfg(test)]
 mod tests;

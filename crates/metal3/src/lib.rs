@@ -10,6 +10,7 @@
 //! | [`hosts`] | which host a machine gets, and which states a host has |
 //! | [`pool`] | the hosts that a credential reaches: client, watch, rights |
 //! | [`data`] | the contents of metadata and network data Secrets |
+//! | [`operator`] | the reconcilers that bring hosts in line with the custom resources |
 //! | [`names`] | groups, labels, annotations, finalizers and other well-known names |
 
 pub mod crds;
@@ -19,6 +20,7 @@ pub mod ipam;
 pub mod kinds;
 pub mod kubeconfig;
 pub mod names;
+pub mod operator;
 pub mod pool;
 pub mod versions;
 pub mod webhooks;

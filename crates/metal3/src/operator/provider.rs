@@ -1,0 +1,60 @@
+//! The provider: what the shell of the operator has to know about Metal3.
+
+use insula_capi::names::CLUSTER_LABEL;
+use insula_capi::{Cluster, Machine};
+use insula_identity::shape::Shape;
+use insula_operator::key::GroupKind;
+use insula_operator::provider::{IdentityKind, Names, Provider, SessionLiveness, WatchedKind};
+use insula_operator::retry::Outcome;
+
+use super::{Reconciliation, cluster};
+use crate::kinds::cluster::Metal3Cluster;
+use crate::kinds::machine::Metal3Machine;
+use crate::kubeconfig::Kubeconfig;
+use crate::names::{API_VERSION, LEASE, PAUSED, WATCH_LABEL};
+use crate::pool::Pools;
+
+/// The provider.
+pub struct Metal3 {
+    /// Which kubeconfigs are accepted.
+    pub(super) kubeconfigs: &'static Kubeconfig,
+    /// When pools were last verified.
+    pub(super) liveness: SessionLiveness,
+}
+
+impl Provider for Metal3 {
+    type Connector = Pools;
+
+    const NAMES: &'static Names = &Names {
+        controller: "infrastructure.cluster.x-k8s.io/capm3-manager",
+        lease: LEASE,
+        watch_label: WATCH_LABEL,
+        pause_annotation: PAUSED,
+        member_label: CLUSTER_LABEL,
+        api_version: API_VERSION,
+        // A kubeconfig may be shared, and belongs to its author: no object holds it.
+        claimant_kinds: &[],
+        claimants: &[],
+        secret_finalizer: "metal3.infrastructure.cluster.x-k8s.io/identity",
+    };
+    const SHAPE: &'static dyn Shape = Kubeconfig::VERIFIED;
+    const IDENTITIES: Option<&'static IdentityKind> = None;
+
+    fn kinds() -> Vec<WatchedKind> {
+        vec![
+            WatchedKind::reconciled::<Metal3Cluster>(),
+            WatchedKind::reconciled::<Metal3Machine>(),
+            WatchedKind::dependency::<Cluster>(),
+            WatchedKind::dependency::<Machine>(),
+        ]
+    }
+
+    async fn reconcile(of: &Reconciliation<'_>) -> Result<Outcome, kube::Error> {
+        let kind = &of.key.kind;
+        if *kind == GroupKind::of::<Metal3Cluster>() {
+            cluster::reconcile(of).await
+        } else {
+            Ok(Outcome::Gone)
+        }
+    }
+}
