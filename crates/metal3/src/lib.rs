@@ -6,6 +6,7 @@
 //! | [`ipam`] | address pools: their custom resources, and which address a claim gets |
 //! | [`crds`] | the CustomResourceDefinitions |
 //! | [`versions`], [`webhooks`] | the conversion between their versions, validation, and the webhooks for both |
+//! | [`roles`], [`manifests`] | RBAC roles, and the objects to install |
 //! | [`kubeconfig`] | what a Secret that `identityRef` names contains |
 //! | [`hosts`] | which host a machine gets, and which states a host has |
 //! | [`pool`] | the hosts that a credential reaches: client, watch, rights |
@@ -19,8 +20,10 @@ pub mod hosts;
 pub mod ipam;
 pub mod kinds;
 pub mod kubeconfig;
+pub mod manifests;
 pub mod names;
 pub mod operator;
 pub mod pool;
+pub mod roles;
 pub mod versions;
 pub mod webhooks;

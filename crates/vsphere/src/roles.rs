@@ -44,30 +44,6 @@ const RECONCILED: &[&str] = &[
     "vspheredeploymentzones",
     "vspherevms",
 ];
-/// The kinds of Cluster API that users write to create an ordinary cluster, by group.
-const CAPI_KINDS: &[(&str, &[&str])] = &[
-    (
-        CAPI,
-        &[
-            "clusters",
-            "machines",
-            "machinesets",
-            "machinedeployments",
-            "machinehealthchecks",
-            "machinepools",
-        ],
-    ),
-    (
-        "bootstrap.cluster.x-k8s.io",
-        &["kubeadmconfigs", "kubeadmconfigtemplates"],
-    ),
-    (
-        "controlplane.cluster.x-k8s.io",
-        &["kubeadmcontrolplanes", "kubeadmcontrolplanetemplates"],
-    ),
-    ("addons.cluster.x-k8s.io", &["clusterresourcesets"]),
-];
-
 /// Returns the rights of the owner of the vCenters: identities, zones and clusters.
 pub fn provider() -> Vec<PolicyRule> {
     let mut rules = vec![rule(GROUP, ZONES, ALL_VERBS)];
@@ -111,8 +87,7 @@ pub fn workload() -> Vec<PolicyRule> {
         // The labels of a namespace decide which identities may be used in it.
         rule(CORE, &["namespaces"], &["get"]),
     ];
-    let of_cluster_api = CAPI_KINDS.iter();
-    rules.extend(of_cluster_api.map(|(group, kinds)| rule(group, kinds, ALL_VERBS)));
+    rules.extend(insula_capi::roles::cluster_kinds());
     rules
 }
 
