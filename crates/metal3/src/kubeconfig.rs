@@ -2,6 +2,8 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | [`resolve`] | which `identityRef` counts, and what is asked about it |
+//! | [`reason`] | reasons of conditions |
 //! | `shape` | the contents of the Secret, for the decision about credentials |
 //! | `file` | the YAML of a kubeconfig |
 //! | `outside` | fields that refer to something outside of the kubeconfig, which are refused |
@@ -17,6 +19,8 @@ mod access;
 mod file;
 mod invalid;
 mod outside;
+pub mod reason;
+pub mod resolve;
 mod select;
 mod server;
 mod shape;

@@ -144,3 +144,44 @@ pub struct IPAddressSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dns_servers: Vec<String>,
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn all_fields_have_their_names() {
+        let pool = json!({
+            "clusterName": "c", "allocationStrategy": "random", "namePrefix": "p",
+            "preAllocations": {"a": "10.0.0.1"},
+            "prefix": 24, "gateway": "10.0.0.254", "dnsServers": ["8.8.8.8"],
+            "pools": [{
+                "start": "10.0.0.1", "end": "10.0.0.9", "subnet": "10.0.0.0/24", "prefix": 25,
+                "gateway": "10.0.0.126", "dnsServers": ["8.8.4.4"],
+            }],
+        });
+        let read: IPPoolSpec = serde_json::from_value(pool.clone()).unwrap();
+        assert_eq!(serde_json::to_value(read).unwrap(), pool);
+        let status = json!({"lastUpdated": "2026-01-01T00:00:00Z", "indexes": {"a": "10.0.0.1"}});
+        let read: IPPoolStatus = serde_json::from_value(status.clone()).unwrap();
+        assert_eq!(serde_json::to_value(read).unwrap(), status);
+        let claim = json!({
+            "apiVersion": "ipam.metal3.io/v1alpha1", "kind": "IPClaim", "metadata": {"name": "a"},
+            "spec": {"pool": {"name": "p", "namespace": "n"}},
+            "status": {"address": {"name": "p-10-0-0-1", "namespace": "n"}, "errorMessage": "e"},
+        });
+        let read: IPClaim = serde_json::from_value(claim.clone()).unwrap();
+        assert_eq!(serde_json::to_value(read).unwrap(), claim);
+        let address = json!({
+            "apiVersion": "ipam.metal3.io/v1alpha1", "kind": "IPAddress", "metadata": {},
+            "spec": {
+                "claim": {"name": "a"}, "pool": {"name": "p"}, "prefix": 24, "address": "10.0.0.1",
+                "gateway": "10.0.0.254", "dnsServers": ["8.8.8.8"],
+            },
+        });
+        let read: IPAddress = serde_json::from_value(address.clone()).unwrap();
+        assert_eq!(serde_json::to_value(read).unwrap(), address);
+    }
+}

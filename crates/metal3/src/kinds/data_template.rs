@@ -453,3 +453,70 @@ pub struct Services {
     )]
     pub dns_from_ip_pool: Option<String>,
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn all_fields_have_their_names() {
+        let annotation = json!({"object": "machine", "annotation": "a"});
+        let pool = json!({"key": "k", "name": "p", "apiGroup": "g", "kind": "K"});
+        let reference = json!({"name": "p", "apiGroup": "g", "kind": "K"});
+        let services = json!({"dns": ["1.1.1.1"], "dnsFromIPPool": "p"});
+        let mac = json!({"string": "m", "fromHostInterface": "i", "fromAnnotation": annotation});
+        let routes = json!([{"network": "n", "prefix": 1, "services": services, "gateway": {
+            "string": "g", "fromIPPool": "p", "fromPoolRef": reference,
+            "fromPoolAnnotation": annotation,
+        }}]);
+        let network = json!([{"id": "n", "link": "l", "routes": routes}]);
+        let with_pool = json!([{
+            "id": "n", "link": "l", "routes": routes, "ipAddressFromIPPool": "p",
+            "fromPoolRef": reference, "fromPoolAnnotation": annotation,
+        }]);
+        let spec = json!({
+            "clusterName": "c",
+            "metaData": {
+                "strings": [{"key": "k", "value": "v"}],
+                "objectNames": [{"key": "k", "object": "machine"}],
+                "indexes": [{"key": "k", "offset": 1, "step": 2, "prefix": "p", "suffix": "s"}],
+                "namespaces": [{"key": "k"}],
+                "ipAddressesFromPool": [pool], "prefixesFromPool": [pool],
+                "gatewaysFromPool": [pool], "dnsServersFromPool": [pool],
+                "fromHostInterfaces": [{"key": "k", "interface": "i", "fromBootMAC": true}],
+                "fromLabels": [{"key": "k", "object": "machine", "label": "l"}],
+                "fromAnnotations": [{"key": "k", "object": "machine", "annotation": "a"}],
+            },
+            "networkData": {
+                "links": {
+                    "ethernets": [
+                        {"type": "phy", "id": "i", "name": "n", "mtu": 1, "macAddress": mac},
+                    ],
+                    "bonds": [{
+                        "bondMode": "m", "bondXmitHashPolicy": "p", "id": "i", "name": "n",
+                        "mtu": 1, "macAddress": mac, "bondLinks": ["l"],
+                        "parameters": [{"name": "p", "value": {"a": 1}}],
+                    }],
+                    "vlans": [{
+                        "vlanID": 1, "id": "i", "name": "n", "mtu": 1, "macAddress": mac,
+                        "vlanLink": "l",
+                    }],
+                },
+                "networks": {
+                    "ipv4": with_pool, "ipv6": with_pool, "ipv4DHCP": network,
+                    "ipv6DHCP": network, "ipv6SLAAC": network,
+                },
+                "services": services,
+            },
+        });
+        let read: Metal3DataTemplateSpec = serde_json::from_value(spec.clone()).unwrap();
+        assert_eq!(serde_json::to_value(read).unwrap(), spec);
+        let status = json!({
+            "lastUpdated": "2026-01-01T00:00:00Z", "indexes": [{"name": "m", "index": 0}],
+        });
+        let read: Metal3DataTemplateStatus = serde_json::from_value(status.clone()).unwrap();
+        assert_eq!(serde_json::to_value(read).unwrap(), status);
+    }
+}

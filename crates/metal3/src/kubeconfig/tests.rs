@@ -2,6 +2,7 @@
 
 mod accepted;
 mod refused;
+mod resolution;
 mod session_keys;
 
 use std::collections::BTreeMap;

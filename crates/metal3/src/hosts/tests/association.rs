@@ -180,7 +180,7 @@ fn host_is_not_provisioned_with_nothing_or_with_secrets_of_elsewhere() {
 }
 
 #[test]
-fn annotation_leads_only_to_the_namespace_of_hosts() {
+fn r41_annotation_leads_only_to_the_namespace_of_hosts() {
     assert_eq!(host_annotation("pool-a", "h-1"), "pool-a/h-1");
     for (text, expected) in [
         ("pool-a/h-1", Ok("h-1")),
@@ -193,6 +193,9 @@ fn annotation_leads_only_to_the_namespace_of_hosts() {
     ] {
         assert_eq!(annotated_host(text, "pool-a"), expected, "{text}");
     }
+    // A machine whose reference got lost does not find its host beside itself.
+    let lost = annotated_host("pool-a/h-1", "team-a");
+    assert_eq!(lost, Err(InvalidAnnotation::Namespace));
 }
 
 #[test]
