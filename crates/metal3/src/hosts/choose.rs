@@ -66,21 +66,23 @@ pub enum Choice<'a> {
     None,
 }
 
-/// Returns the host that a machine gets of those in one namespace. The random source returns a
+/// Returns the host that a machine gets of all those in one namespace. The random source returns a
 /// number below its argument.
+///
+/// A host that the machine has claimed is found whatever its labels are now: the machine would have
+/// two hosts otherwise.
 pub fn choose<'a>(
     hosts: &'a [BareMetalHost],
     search: &Search,
     random: &mut dyn FnMut(usize) -> usize,
 ) -> Choice<'a> {
-    let hosts = hosts.iter();
-    let selected: Vec<_> = hosts
-        .filter(|host| search.selector.selects(host.metadata.labels.as_ref()))
-        .collect();
-    if let Some(own) = selected.iter().find(|host| search.machine.has(host)) {
+    if let Some(own) = hosts.iter().find(|host| search.machine.has(host)) {
         return Choice::Claimed(own);
     }
-    let usable = selected.into_iter().filter(|host| is_usable(host));
+    let selected = hosts
+        .iter()
+        .filter(|host| search.selector.selects(host.metadata.labels.as_ref()));
+    let usable = selected.filter(|host| is_usable(host));
     let (labelled, others): (Vec<_>, Vec<_>) =
         usable.partition(|host| label(host, NODE_REUSE).is_some());
     let group = search.reuse.as_ref();

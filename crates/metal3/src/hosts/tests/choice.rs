@@ -268,15 +268,21 @@ fn failure_domain_is_preferred_but_not_required() {
 }
 
 #[test]
-fn selector_limits_all_hosts() {
+fn selector_limits_all_hosts_but_the_claimed_one() {
     let labelled = |name: &str| host(name, json!({"metadata": {"labels": {"size": name}}}));
-    let hosts = [labelled("small"), labelled("large"), own(json!({}))];
+    let hosts = [
+        labelled("small"),
+        labelled("large"),
+        host("none", json!({})),
+    ];
     let size = [("size".to_owned(), "large".to_owned())].into();
     let search = Search {
         selector: Selector::new(&size, []).unwrap(),
         ..search()
     };
     assert_eq!(chosen(&hosts, &search), "free large");
+    let hosts = [labelled("large"), own(json!({}))];
+    assert_eq!(chosen(&hosts, &search), "claimed h-1");
 }
 
 proptest! {
