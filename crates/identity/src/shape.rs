@@ -24,6 +24,7 @@ pub trait Shape: fmt::Debug + Send + Sync {
     ) -> Result<Content, InvalidContent>;
 
     /// Returns contents that can be used, for an explanation without the right to read a Secret.
+    /// If contents have parts, the sample is read with any part.
     fn sample(&self) -> BTreeMap<String, Hidden>;
 }
 

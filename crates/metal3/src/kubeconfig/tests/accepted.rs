@@ -183,9 +183,13 @@ fn unverified_certificate_needs_the_administrator_and_is_reported() {
 }
 
 #[test]
-fn sample_is_accepted() {
+fn sample_is_accepted_with_any_context() {
     for shape in [Kubeconfig::VERIFIED, Kubeconfig::ANY_IF_ASKED] {
-        assert!(shape.read(&shape.sample(), None).is_ok());
+        for context in [None, Some("west")] {
+            let content = shape.read(&shape.sample(), context).unwrap();
+            let endpoint = content.carried.unwrap().endpoint.to_string();
+            assert_eq!(endpoint, "unknown.invalid:443");
+        }
         assert_eq!(shape.describe(), "a kubeconfig under the key kubeconfig");
     }
 }
