@@ -2,16 +2,19 @@
 //! namespace.
 
 use insula_identity::credential::Credential;
-use insula_identity::decide::{Question, Refusal, Target};
+use insula_identity::decide::{Question, Refusal};
+use insula_identity::endpoint::InvalidEndpoint;
 use insula_identity::reason::Reason;
-use insula_identity::reference::{CredentialReferences, Reference};
+use insula_identity::reference::CredentialReferences;
 use insula_identity::session::{HeldSession, LoginError, Unavailable};
-use insula_operator::provider::{MAX_WAIT, full_message, question};
+use insula_operator::provider::{MAX_WAIT, full_message};
 use insula_operator::read::is_valid_name;
 use insula_operator::retry::Outcome;
 
-use super::{Metal3, Reconciliation};
+use super::Reconciliation;
 use crate::kinds::IdentityReference;
+use crate::kubeconfig::reason::{Phase, condition_reason};
+use crate::kubeconfig::resolve::{HostSide, IdentityRef, host_side, question};
 use crate::pool::{Pools, in_cluster};
 
 /// The access of an object to hosts.
@@ -33,19 +36,6 @@ pub(super) struct Problem {
     pub message: String,
 }
 
-/// The Secret does not exist.
-pub(super) const SECRET_NOT_FOUND: &str = "IdentitySecretNotFound";
-/// The Secret has no kubeconfig that may be used.
-pub(super) const KUBECONFIG_INVALID: &str = "IdentityKubeconfigInvalid";
-/// The server does not accept the credential.
-pub(super) const UNAUTHORIZED: &str = "IdentityUnauthorized";
-/// The credential's user lacks rights.
-pub(super) const FORBIDDEN: &str = "IdentityForbidden";
-/// The server does not answer, or not as expected.
-pub(super) const UNREACHABLE: &str = "IdentityUnreachable";
-/// The server does not serve BareMetalHosts.
-pub(super) const NOT_SERVED: &str = "BareMetalHostAPINotFound";
-
 /// The references to kubeconfigs that decide about an object.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Identity<'a> {
@@ -56,10 +46,26 @@ pub(super) struct Identity<'a> {
 }
 
 impl<'a> Identity<'a> {
+    fn own(&self) -> Option<IdentityRef<'a>> {
+        self.own.map(reference)
+    }
+
+    fn parent(&self) -> Option<(&'a str, IdentityRef<'a>)> {
+        let (cluster, identity) = self.of_cluster?;
+        Some((cluster, reference(identity)))
+    }
+
     /// Returns the reference that decides: one of the object itself replaces the cluster's as a
     /// whole.
     pub(super) fn effective(&self) -> Option<&'a IdentityReference> {
         self.own.or(self.of_cluster.map(|(_, reference)| reference))
+    }
+}
+
+fn reference(identity: &IdentityReference) -> IdentityRef<'_> {
+    IdentityRef {
+        name: &identity.name,
+        context: identity.context.as_deref(),
     }
 }
 
@@ -73,14 +79,10 @@ pub(super) async fn open(
     of: &Reconciliation<'_>,
     identity: Identity<'_>,
 ) -> Result<Access, kube::Error> {
-    let credential = match identity.effective() {
-        None => in_cluster(of.key.namespace_or_empty()).map_err(|error| Refusal {
-            reason: Reason::Unreachable,
-            message: error.to_string(),
-            hint: None,
-        }),
-        Some(_) => match ask(of, identity) {
-            Ok(question) => of.resolve(&question).await?,
+    let credential = match host_side(identity.own(), identity.parent()) {
+        HostSide::BesideMachine => in_cluster(of.key.namespace_or_empty()).map_err(invalid),
+        HostSide::Identity(references) => match check_names(identity) {
+            Ok(()) => of.resolve(&ask(of, references)).await?,
             Err(refusal) => Err(refusal),
         },
     };
@@ -102,31 +104,26 @@ pub(super) async fn open(
 }
 
 /// Returns the question which kubeconfig an object gets.
-fn ask(of: &Reconciliation<'_>, identity: Identity<'_>) -> Result<Question, Refusal> {
-    let parent = identity.of_cluster.map(|(cluster, reference)| {
-        let parent = format!("Metal3Cluster {cluster}");
-        secret(reference).map(|reference| (parent, reference))
-    });
-    let references = CredentialReferences {
-        own: identity.own.map(secret).transpose()?,
-        parent: parent.transpose()?,
-        ..CredentialReferences::default()
-    };
-    let namespace = of.key.namespace.as_deref();
-    let bounds = &of.context.bounds;
-    Ok(Question {
-        shape: of.context.provider.kubeconfigs,
-        ..question::<Metal3>(bounds, namespace, references, Target::Carried)
-    })
+fn ask(of: &Reconciliation<'_>, references: CredentialReferences) -> Question {
+    let tenant = of.key.space.as_deref().map(str::to_owned);
+    let servers = of.context.bounds.namespace_secrets.clone();
+    let shape = of.context.provider.kubeconfigs;
+    question(
+        of.key.namespace_or_empty(),
+        tenant,
+        references,
+        shape,
+        servers,
+    )
 }
 
-fn secret(reference: &IdentityReference) -> Result<Reference, Refusal> {
-    let IdentityReference { name, context } = reference;
+/// The schema allows no other names, but it may have been replaced.
+fn check_names(identity: Identity<'_>) -> Result<(), Refusal> {
+    let name = identity
+        .effective()
+        .map_or("", |reference| reference.name.as_str());
     match is_valid_name(name) {
-        true => Ok(Reference::Secret {
-            name: name.clone(),
-            part: context.clone(),
-        }),
+        true => Ok(()),
         false => Err(Refusal {
             reason: Reason::SecretNotAvailable,
             message: format!("spec.identityRef: invalid name {name:?}"),
@@ -135,26 +132,31 @@ fn secret(reference: &IdentityReference) -> Result<Reference, Refusal> {
     }
 }
 
-/// Returns the problem of a credential that was not granted.
-fn refused(refusal: &Refusal) -> Problem {
-    let reason = match refusal.reason {
-        Reason::SecretNotAvailable => SECRET_NOT_FOUND,
-        Reason::InvalidCredentials => KUBECONFIG_INVALID,
-        other => other.as_str(),
-    };
-    let message = full_message(refusal);
-    Problem { reason, message }
+fn invalid(error: InvalidEndpoint) -> Refusal {
+    Refusal {
+        reason: Reason::Unreachable,
+        message: error.to_string(),
+        hint: None,
+    }
 }
 
-/// Returns the problem of a credential that could not be verified.
+/// Returns the problem of a credential that was not granted.
+fn refused(refusal: &Refusal) -> Problem {
+    Problem {
+        reason: condition_reason(Phase::Decision, refusal.reason),
+        message: full_message(refusal),
+    }
+}
+
+/// Returns the problem of a credential that could not be verified. One that could not even be sent
+/// is no better than a kubeconfig that cannot be parsed.
 pub(super) fn failed(error: &LoginError) -> Problem {
-    let reason = match error.reason {
-        Reason::InvalidCredentials if error.answered => UNAUTHORIZED,
-        Reason::InvalidCredentials => KUBECONFIG_INVALID,
-        Reason::Forbidden => FORBIDDEN,
-        Reason::NotServed => NOT_SERVED,
-        _ => UNREACHABLE,
+    let phase = match error.reason {
+        Reason::InvalidCredentials if !error.answered => Phase::Decision,
+        _ => Phase::Login,
     };
-    let message = error.message.clone();
-    Problem { reason, message }
+    Problem {
+        reason: condition_reason(phase, error.reason),
+        message: error.message.clone(),
+    }
 }

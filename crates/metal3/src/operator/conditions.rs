@@ -4,6 +4,7 @@ use insula_capi::v1beta1::{self, Severity};
 use insula_operator::condition::Condition;
 
 use crate::kinds::{Deprecated, DeprecatedStatus};
+use crate::kubeconfig::reason::UNREACHABLE;
 
 /// Names of conditions in `v1beta2` and in `v1beta1`.
 pub(super) type ConditionNames<'a> = &'a [(&'a str, &'a str)];
@@ -19,7 +20,7 @@ pub(super) fn mirror(
         let condition = conditions.iter().find(|one| one.type_ == *newer)?;
         let severity = match condition.reason.as_str() {
             reason if reason.starts_with("Waiting") || reason == "Deleting" => Severity::Info,
-            super::access::UNREACHABLE => Severity::Warning,
+            UNREACHABLE => Severity::Warning,
             _ => Severity::Error,
         };
         let mut older_form = v1beta1::Condition::from_v1beta2(condition, severity);
