@@ -2,7 +2,10 @@
 
 mod broker;
 mod life;
+pub mod metal3;
+mod scope;
 pub mod vsphere;
+mod webhooks;
 
 use clap::Subcommand;
 
@@ -19,6 +22,8 @@ pub struct Args {
 enum Operator {
     /// Provision the tenants of `subctl create tenant`: Submariner brokers for many tenants
     Broker(broker::Args),
+    /// Provision bare-metal clusters with Metal3, each with the hosts that its kubeconfig reaches
+    Metal3(Box<metal3::Args>),
     /// Provision clusters on vSphere, each with its own credentials
     Vsphere(Box<vsphere::Args>),
 }
@@ -27,6 +32,7 @@ enum Operator {
 pub fn run(args: Args) -> Result<(), Failure> {
     match args.operator {
         Operator::Broker(args) => broker::run(args),
+        Operator::Metal3(args) => metal3::run(*args),
         Operator::Vsphere(args) => vsphere::run(*args),
     }
 }

@@ -11,6 +11,8 @@ pub const IPAM_GROUP: &str = "ipam.metal3.io";
 /// The group of hosts.
 pub const HOST_GROUP: &str = "metal3.io";
 
+/// The `User-Agent` of the operator.
+pub const AGENT: &str = concat!("insula-metal3/", env!("CARGO_PKG_VERSION"));
 /// The namespace of the operator.
 pub const NAMESPACE: &str = "capm3-system";
 /// The service account of the operator.

@@ -14,6 +14,7 @@ mod conditions;
 mod provider;
 mod run;
 
+pub use crate::names::AGENT;
 pub use provider::Metal3;
 pub use run::{Settings, default_addresses, run};
 

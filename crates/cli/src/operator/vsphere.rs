@@ -1,7 +1,6 @@
 //! `insula operator vsphere`.
 
 mod server;
-mod webhooks;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,16 +11,17 @@ use insula_core::TenantName;
 use insula_dialer::{AddressRules, Cidr};
 use insula_identity::endpoint::AllowedEndpoints;
 use insula_operator::provider;
-use insula_vsphere::crds;
 use insula_vsphere::manifests::{self, CREDENTIALS_FILE, manifests};
 use insula_vsphere::operator::{
     AGENT, Settings, StaticCredentials, credentials_file, default_addresses,
 };
+use insula_vsphere::{crds, webhooks};
 use tokio::sync::watch;
 
 pub use self::server::AllowedServer;
-use self::webhooks::WebhookArgs;
 use super::life::{self, LifeArgs};
+use super::scope::ScopeArgs;
+use super::webhooks::{Served, WebhookArgs};
 use crate::certificate_file::certificates;
 use crate::failure::Failure;
 use crate::output;
@@ -40,6 +40,9 @@ pub struct Args {
     life: LifeArgs,
 
     #[command(flatten)]
+    scope: ScopeArgs,
+
+    #[command(flatten)]
     work: WorkArgs,
 
     #[command(flatten)]
@@ -49,28 +52,12 @@ pub struct Args {
     webhooks: WebhookArgs,
 }
 
-/// The scope of the operator.
+/// The work of the operator.
 #[derive(clap::Args)]
 struct WorkArgs {
-    /// Work in the spaces of all tenants of an Insula server too
-    #[arg(long)]
-    tenants: bool,
-
-    /// Namespaces to work in (default: all)
-    #[arg(long, value_name = "NAME", value_delimiter = ',', alias = "namespace")]
-    namespaces: Vec<String>,
-
-    /// Value of the label cluster.x-k8s.io/watch-filter to work on
-    #[arg(long, value_name = "VALUE")]
-    watch_filter: Option<String>,
-
     /// Source of changes; there is only one
     #[arg(long, value_name = "MODE", default_value = "watchers", value_parser = mode)]
     mode: Mode,
-
-    /// Number of objects to reconcile concurrently
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = at_least_one)]
-    concurrency: usize,
 
     /// Timeout of a single request to a vCenter
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = crate::duration::parse)]
@@ -184,7 +171,11 @@ pub fn addresses(allow: Vec<Cidr>, deny: Vec<Cidr>) -> AddressRules {
 
 async fn operate(args: Args) -> Result<(), Failure> {
     let Args {
-        life, work, given, ..
+        life,
+        scope,
+        work,
+        given,
+        ..
     } = args;
     let mut stop = Stop::listen()?;
     let default_bound = bound(given.allowed_servers);
@@ -196,10 +187,6 @@ async fn operate(args: Args) -> Result<(), Failure> {
     let mut settings = Settings {
         shell: provider::Settings {
             leader_elect: life.leader_elect,
-            concurrency: work.concurrency,
-            tenants: work.tenants,
-            namespaces: work.namespaces.into_iter().collect(),
-            watch_filter: work.watch_filter,
             only_allowed_servers: given.only_allowed_servers,
             static_credentials_for: names(&given.static_credentials_tenants),
             default_bound,
@@ -209,11 +196,21 @@ async fn operate(args: Args) -> Result<(), Failure> {
         extra_roots: extra_roots.iter().map(|der| der.to_vec()).collect(),
         ..defaults
     };
+    scope.apply(&mut settings.shell);
     settings.shell.sessions.request_timeout = work.vcenter_timeout;
     let life = life.begin(AGENT, &settings.shell.health).await?;
-    let webhooks = args.webhooks.serve(&life.client).await?;
+    let webhooks = args.webhooks.serve(&life.client, served()).await?;
     insula_vsphere::operator::run(life.client.clone(), settings, stop.recv()).await;
     webhooks.end().await
+}
+
+fn served() -> Served {
+    Served {
+        service: webhooks::service(),
+        router: webhooks::router(),
+        targets: webhooks::targets(),
+        certificate_secret: webhooks::CERTIFICATE_SECRET,
+    }
 }
 
 /// Returns the names of tenants as text.
@@ -240,9 +237,4 @@ fn mode(text: &str) -> Result<Mode, String> {
             `watchers` is the only mode"
             .to_owned()),
     }
-}
-
-fn at_least_one(text: &str) -> Result<usize, String> {
-    let number = text.parse().ok().filter(|&number| number > 0);
-    number.ok_or_else(|| "must be a number of at least 1".to_owned())
 }

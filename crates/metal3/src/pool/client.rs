@@ -10,9 +10,7 @@ use kube::Config;
 use kube::config::AuthInfo;
 
 use crate::kubeconfig::{Authentication, HostAccess, Verification};
-
-/// The `User-Agent` of requests to the servers of hosts.
-pub(super) const AGENT: &str = "insula-metal3";
+use crate::names::AGENT;
 
 /// Returns the configuration of a client; none if the access has a certificate or URL that cannot
 /// be parsed.

@@ -1,12 +1,14 @@
-//! The webhooks of the vSphere operator outside of the server process.
+//! The webhooks of an operator outside of the server process.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use insula_operator::webhook::certificate::{CertificateFolder, SecretCertificates};
-use insula_operator::webhook::{self, CertificateSource, Certificates, Injection, Options};
-use insula_vsphere::webhooks::{CERTIFICATE_SECRET, router, service, targets};
+use insula_operator::webhook::injection::Target;
+use insula_operator::webhook::{
+    self, CertificateSource, Certificates, Injection, Options, Router, WebhookService,
+};
 use kube::Client;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -17,14 +19,26 @@ use crate::failure::Failure;
 /// The arguments of the webhook server.
 #[derive(clap::Args)]
 pub struct WebhookArgs {
-    /// Listen address of the webhook that converts versions (default: none)
+    /// Listen address of the webhooks that convert versions and validate objects (default: none)
     #[arg(long, value_name = "ADDR")]
     webhook_addr: Option<SocketAddr>,
 
-    /// Directory with tls.crt and tls.key of the webhook (default: a certificate of the
+    /// Directory with tls.crt and tls.key of the webhooks (default: a certificate of the
     /// operator's own, in a Secret)
     #[arg(long, value_name = "DIR", requires = "webhook_addr")]
     webhook_cert_dir: Option<PathBuf>,
+}
+
+/// The webhooks of an operator.
+pub struct Served {
+    /// The Service that configurations name.
+    pub service: WebhookService,
+    /// The handlers.
+    pub router: Router,
+    /// The objects that need the CA bundle.
+    pub targets: Vec<Target>,
+    /// The Secret with the operator's own certificate.
+    pub certificate_secret: &'static str,
 }
 
 /// A webhook server, if one was requested.
@@ -41,7 +55,7 @@ struct Running {
 
 impl WebhookArgs {
     /// Starts the server.
-    pub async fn serve(self, client: &Client) -> Result<Webhooks, Failure> {
+    pub async fn serve(self, client: &Client, served: Served) -> Result<Webhooks, Failure> {
         let Some(address) = self.webhook_addr else {
             return Ok(Webhooks::default());
         };
@@ -49,10 +63,18 @@ impl WebhookArgs {
             Failure::new(&format!("cannot listen on {address}"), error)
                 .hint("choose another --webhook-addr")
         })?;
-        let (source, injection) = self.certificate(client);
+        let (router, (source, injection)) = (
+            served.router,
+            self.certificate(
+                client,
+                served.service,
+                served.targets,
+                served.certificate_secret,
+            ),
+        );
         let options = Options {
             listener,
-            router: Arc::new(router()),
+            router: Arc::new(router),
             certificates: Arc::new(Certificates::default()),
             source,
             injection,
@@ -70,21 +92,26 @@ impl WebhookArgs {
 
     /// Returns the source of the certificate. The CA bundle of a given certificate is written by
     /// the program that issues it.
-    fn certificate(self, client: &Client) -> (CertificateSource, Option<Injection>) {
+    fn certificate(
+        self,
+        client: &Client,
+        service: WebhookService,
+        targets: Vec<Target>,
+        certificate_secret: &str,
+    ) -> (CertificateSource, Option<Injection>) {
         if let Some(folder) = self.webhook_cert_dir {
             return (
                 CertificateSource::Folder(CertificateFolder::new(folder)),
                 None,
             );
         }
-        let service = service();
         let certificates = SecretCertificates::new(
             client,
             &service.namespace,
-            CERTIFICATE_SECRET,
+            certificate_secret,
             service.dns_names(),
         );
-        let injection = Injection::new(client, targets());
+        let injection = Injection::new(client, targets);
         (
             CertificateSource::Secret(Box::new(certificates)),
             Some(injection),
