@@ -1,5 +1,21 @@
 //! The CustomResourceDefinitions. They are data, in `data/crds`; schemas that several of them share
 //! are in `data/parts`.
+//!
+//! They admit what upstream's definitions and webhooks admit. The differences:
+//!
+//! | field | here | reason |
+//! |---|---|---|
+//! | `identityRef` | new | hosts of other namespaces and clusters |
+//! | `spec` of every kind | required | objects without one cannot be read |
+//! | `controlPlaneEndpoint` of clusters; `image`, `customDeploy` of machines | optional | manifests that only name an identity apply; the operator reports the absence |
+//! | `cloudProviderEnabled` of clusters | no default | missing means false; `noCloudProvider` of `v1beta1` counts if it is missing |
+//! | names of objects | have the pattern of names | they become parts of URLs |
+//! | requirements of host selectors | unique by key and operator | a key may have a lower and an upper limit |
+//! | VLANs | unique by id | two links may have the same VLAN |
+//! | `macAddress` and `parameters` of bonds, `macAddress` of VLANs | optional | neither is needed to render them |
+//! | `clusterName` of data templates in `v1beta1` | optional | it has no effect, and `v1beta2` objects have none |
+//! | `type`, `retryLimit` and `timeout` of remediations in `v1beta1` | have defaults | as in `v1beta2` |
+//! | limits of `v1beta2` | also in `v1beta1` | what is stored can be written in both versions |
 
 use insula_operator::crds::Definitions;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

@@ -12,6 +12,15 @@ pub struct Specification {
     pub new: Value,
 }
 
+/// The status of an object in both versions.
+pub struct Status {
+    pub plural: &'static str,
+    /// The status in `v1beta1`.
+    pub old: Value,
+    /// The status in `v1beta2`.
+    pub new: Value,
+}
+
 fn with(mut spec: Value, more: Value) -> Value {
     let more = more.as_object().unwrap().clone();
     spec.as_object_mut().unwrap().extend(more);
@@ -248,6 +257,82 @@ pub fn infrastructure() -> Vec<Specification> {
             json!({"template": {"spec": old_strategy}}),
             json!({"template": {"spec": strategy}}),
         ),
+    ]
+}
+
+/// Returns the statuses of clusters and of machines, without the fields that only one has.
+fn provisioned() -> (Value, Value) {
+    let at = "2026-01-01T00:00:00Z";
+    let conditions = json!([{"type": "Ready", "status": "True", "reason": "Ready",
+        "message": "", "observedGeneration": 1, "lastTransitionTime": at}]);
+    let old_conditions = json!([{"type": "Ready", "status": "False", "severity": "Error",
+        "reason": "r", "message": "m", "lastTransitionTime": at}]);
+    let old = json!({
+        "ready": true,
+        "lastUpdated": at,
+        "failureReason": "r",
+        "failureMessage": "m",
+        "conditions": old_conditions,
+        "v1beta2": {"conditions": conditions},
+    });
+    let new = json!({
+        "initialization": {"provisioned": true},
+        "lastUpdated": at,
+        "conditions": conditions,
+        "deprecated": {"v1beta1": {
+            "conditions": old_conditions,
+            "failureReason": "r",
+            "failureMessage": "m",
+        }},
+    });
+    (old, new)
+}
+
+/// Returns a status of every kind that has one in two versions.
+pub fn statuses() -> Vec<Status> {
+    let at = "2026-01-01T00:00:00Z";
+    let secret = json!({"name": "s", "namespace": "hosts"});
+    let reference = json!({"name": "t-3", "namespace": "default"});
+    let remediation = json!({"phase": "Deleting machine", "retryCount": 2, "lastRemediated": at});
+    let machine = json!({
+        "addresses": [{"type": "InternalIP", "address": "192.0.2.7"}],
+        "renderedData": reference,
+        "userData": secret, "metaData": secret, "networkData": secret,
+    });
+    let (old, new) = provisioned();
+    let status = |plural, old, new| Status { plural, old, new };
+    let same = |plural, value: Value| status(plural, value.clone(), value);
+    vec![
+        status(
+            "metal3clusters",
+            with(
+                old.clone(),
+                json!({"failureDomains": {"a": {"controlPlane": true}}}),
+            ),
+            with(
+                new.clone(),
+                json!({"failureDomains": [{"name": "a", "controlPlane": true}]}),
+            ),
+        ),
+        status(
+            "metal3machines",
+            with(old, machine.clone()),
+            with(new, machine),
+        ),
+        status(
+            "metal3datatemplates",
+            json!({"lastUpdated": at, "indexes": {"a": 1, "b": 0}}),
+            json!({"lastUpdated": at, "indexes": [
+                {"name": "b", "index": 0}, {"name": "a", "index": 1},
+            ]}),
+        ),
+        same(
+            "metal3dataclaims",
+            json!({"renderedData": reference, "errorMessage": "e"}),
+        ),
+        same("metal3datas", json!({"ready": true, "errorMessage": "e"})),
+        same("metal3remediations", remediation.clone()),
+        same("metal3remediationtemplates", json!({"status": remediation})),
     ]
 }
 

@@ -2,32 +2,42 @@
 
 use std::fmt::Debug;
 
-use insula_metal3::kinds::cluster::{Metal3ClusterSpec, Metal3ClusterTemplateSpec};
-use insula_metal3::kinds::data::Metal3DataSpec;
-use insula_metal3::kinds::data_claim::Metal3DataClaimSpec;
-use insula_metal3::kinds::machine::{Metal3MachineSpec, Metal3MachineTemplateSpec};
-use insula_metal3::kinds::remediation::{Metal3RemediationSpec, Metal3RemediationTemplateSpec};
+use insula_metal3::kinds::cluster::{Metal3Cluster, Metal3ClusterTemplate};
+use insula_metal3::kinds::data::Metal3Data;
+use insula_metal3::kinds::data_claim::Metal3DataClaim;
+use insula_metal3::kinds::machine::{Metal3Machine, Metal3MachineTemplate};
+use insula_metal3::kinds::remediation::{Metal3Remediation, Metal3RemediationTemplate};
+use kube::Resource;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::objects::infrastructure;
+use crate::objects::{infrastructure, statuses};
+use crate::scene::object;
 
-/// Reads the specification with all fields into the type, and writes it again.
-fn assert_complete<T: Serialize + DeserializeOwned + Debug>(plural: &str) {
+/// Reads an object with all fields into the type, and writes it again.
+fn assert_complete<T>()
+where
+    T: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Debug,
+{
+    let plural = T::plural(&());
     let all = infrastructure();
     let it = all.into_iter().find(|it| it.plural == plural).unwrap();
-    let read: T = serde_json::from_value(it.new.clone()).unwrap();
-    assert_eq!(serde_json::to_value(&read).unwrap(), it.new, "{plural}");
+    let mut whole = object(&T::version(&()), &plural, it.name, &it.new);
+    if let Some(status) = statuses().into_iter().find(|it| it.plural == plural) {
+        whole["status"] = status.new;
+    }
+    let read: T = serde_json::from_value(whole.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&read).unwrap(), whole);
 }
 
 #[test]
 fn types_have_every_field_of_the_schemas() {
-    assert_complete::<Metal3ClusterSpec>("metal3clusters");
-    assert_complete::<Metal3ClusterTemplateSpec>("metal3clustertemplates");
-    assert_complete::<Metal3MachineSpec>("metal3machines");
-    assert_complete::<Metal3MachineTemplateSpec>("metal3machinetemplates");
-    assert_complete::<Metal3DataClaimSpec>("metal3dataclaims");
-    assert_complete::<Metal3DataSpec>("metal3datas");
-    assert_complete::<Metal3RemediationSpec>("metal3remediations");
-    assert_complete::<Metal3RemediationTemplateSpec>("metal3remediationtemplates");
+    assert_complete::<Metal3Cluster>();
+    assert_complete::<Metal3ClusterTemplate>();
+    assert_complete::<Metal3Machine>();
+    assert_complete::<Metal3MachineTemplate>();
+    assert_complete::<Metal3DataClaim>();
+    assert_complete::<Metal3Data>();
+    assert_complete::<Metal3Remediation>();
+    assert_complete::<Metal3RemediationTemplate>();
 }

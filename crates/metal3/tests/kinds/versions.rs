@@ -1,10 +1,9 @@
 //! Both versions of the kinds, in the system's space and in a tenant's.
 
 use http::Method;
-use insula_testkit::server::Client;
 use serde_json::{Value, json};
 
-use crate::objects::{Specification, infrastructure};
+use crate::objects::{Specification, infrastructure, statuses};
 use crate::scene::{MERGE, Scene, create, path, success};
 
 const OLD: &str = "v1beta1";
@@ -104,6 +103,16 @@ async fn empty_fields_of_v1beta1_are_missing_in_v1beta2() -> anyhow::Result<()> 
             json!({"cloudProviderEnabled": false}),
         ),
         (
+            "metal3clustertemplates",
+            json!({"template": {"spec": {"controlPlaneEndpoint": {"host": "h", "port": 0}}}}),
+            json!({"template": {"spec": {"controlPlaneEndpoint": {"host": "h", "port": 6443}}}}),
+        ),
+        (
+            "metal3datas",
+            json!({"index": 0, "claim": {}, "template": {"name": ""}, "metaData": {"name": ""}}),
+            json!({"index": 0, "metaData": {}}),
+        ),
+        (
             "metal3machines",
             json!({
                 "providerID": "", "failureDomain": "", "image": {"url": ""}, "hostSelector": {},
@@ -130,121 +139,51 @@ async fn empty_fields_of_v1beta1_are_missing_in_v1beta2() -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Writes a status in one version, reads it in both, and writes a field in the other.
-async fn status_in_both(
-    client: &Client,
-    it: &Specification,
-    old: &Value,
-    new: &Value,
-) -> anyhow::Result<()> {
-    success(create(client, NEW, it.plural, it.name, &it.new).await?);
-    let plural = it.plural;
-    for (version, status) in [(NEW, new), (OLD, old)] {
-        let path = format!("{}/status", one(version, it));
-        success(client.patch(&path, MERGE, &json!({"status": null})).await?);
-        success(
-            client
-                .patch(&path, MERGE, &json!({"status": status}))
-                .await?,
-        );
-        for (read, expected) in [(NEW, new), (OLD, old)] {
-            let found = success(client.get(&one(read, it)).await?);
-            assert_eq!(
-                found["status"], *expected,
-                "{plural}: {version} read as {read}"
-            );
+#[tokio::test]
+async fn status_has_the_form_of_each_version() -> anyhow::Result<()> {
+    let scene = Scene::new().await?;
+    for (space, client) in scene.spaces() {
+        for it in statuses() {
+            let specification = infrastructure().into_iter();
+            let mut specification = specification.filter(|of| of.plural == it.plural);
+            let of = specification.next().unwrap();
+            success(create(client, NEW, of.plural, of.name, &of.new).await?);
+            for (version, status) in [(NEW, &it.new), (OLD, &it.old)] {
+                let path = format!("{}/status", one(version, &of));
+                for patch in [json!({"status": null}), json!({"status": status})] {
+                    success(client.patch(&path, MERGE, &patch).await?);
+                }
+                for (read, expected) in [(NEW, &it.new), (OLD, &it.old)] {
+                    let found = success(client.get(&one(read, &of)).await?);
+                    assert_eq!(
+                        found["status"], *expected,
+                        "{space} {}: {version} read as {read}",
+                        it.plural
+                    );
+                }
+            }
         }
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn status_has_the_form_of_each_version() -> anyhow::Result<()> {
+async fn annotation_of_the_conversion_is_no_way_around_the_rules() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
-    let at = "2026-01-01T00:00:00Z";
-    let conditions = json!([{"type": "Ready", "status": "True", "reason": "Ready",
-        "message": "", "observedGeneration": 1, "lastTransitionTime": at}]);
-    let old_conditions = json!([{"type": "Ready", "status": "False", "severity": "Error",
-        "reason": "r", "message": "m", "lastTransitionTime": at}]);
-    let addresses = json!([{"type": "InternalIP", "address": "192.0.2.7"}]);
-    let secret = json!({"name": "s", "namespace": "hosts"});
-    let reference = json!({"name": "t-3", "namespace": "default"});
-    let remediation = json!({"phase": "Deleting machine", "retryCount": 2, "lastRemediated": at});
-    for (_, client) in scene.spaces() {
-        for it in infrastructure() {
-            let (old, new) = match it.plural {
-                "metal3clusters" => (
-                    json!({
-                        "ready": true,
-                        "lastUpdated": at,
-                        "failureDomains": {"a": {"controlPlane": true}},
-                        "failureReason": "r",
-                        "failureMessage": "m",
-                        "conditions": old_conditions,
-                        "v1beta2": {"conditions": conditions},
-                    }),
-                    json!({
-                        "initialization": {"provisioned": true},
-                        "lastUpdated": at,
-                        "failureDomains": [{"name": "a", "controlPlane": true}],
-                        "conditions": conditions,
-                        "deprecated": {"v1beta1": {
-                            "conditions": old_conditions,
-                            "failureReason": "r",
-                            "failureMessage": "m",
-                        }},
-                    }),
-                ),
-                "metal3machines" => (
-                    json!({
-                        "ready": false,
-                        "lastUpdated": at,
-                        "addresses": addresses,
-                        "renderedData": reference,
-                        "userData": secret, "metaData": secret, "networkData": secret,
-                        "failureReason": "r",
-                        "failureMessage": "m",
-                        "conditions": old_conditions,
-                        "v1beta2": {"conditions": conditions},
-                    }),
-                    json!({
-                        "initialization": {"provisioned": false},
-                        "lastUpdated": at,
-                        "addresses": addresses,
-                        "renderedData": reference,
-                        "userData": secret, "metaData": secret, "networkData": secret,
-                        "conditions": conditions,
-                        "deprecated": {"v1beta1": {
-                            "conditions": old_conditions,
-                            "failureReason": "r",
-                            "failureMessage": "m",
-                        }},
-                    }),
-                ),
-                "metal3datatemplates" => (
-                    json!({"lastUpdated": at, "indexes": {"a": 1, "b": 0}}),
-                    json!({"lastUpdated": at, "indexes": [
-                        {"name": "b", "index": 0}, {"name": "a", "index": 1},
-                    ]}),
-                ),
-                "metal3dataclaims" => {
-                    let status = json!({"renderedData": reference, "errorMessage": "e"});
-                    (status.clone(), status)
-                }
-                "metal3datas" => {
-                    let status = json!({"ready": true, "errorMessage": "e"});
-                    (status.clone(), status)
-                }
-                "metal3remediations" => (remediation.clone(), remediation.clone()),
-                "metal3remediationtemplates" => (
-                    json!({"status": remediation}),
-                    json!({"status": remediation}),
-                ),
-                // These templates have no status.
-                _ => continue,
-            };
-            status_in_both(client, &it, &old, &new).await?;
-        }
+    for (space, client) in scene.spaces() {
+        let plural = "metal3machines";
+        let spec = json!({"identityRef": {"name": "a"}});
+        success(create(client, OLD, plural, "x", &spec).await?);
+        let forged = json!({"version": NEW, "fields": [
+            {"path": "/spec/identityRef/name", "converted": "a", "original": "b"},
+            {"path": "/spec/userData", "original": {"name": "s", "namespace": "kube-system"}},
+        ]});
+        let key = "infrastructure.cluster.x-k8s.io/conversion-data";
+        let forged = json!({"metadata": {"annotations": {key: forged.to_string()}}});
+        let old_one = format!("{}/x", path(OLD, plural));
+        success(client.patch(&old_one, MERGE, &forged).await?);
+        let new = success(client.get(&format!("{}/x", path(NEW, plural))).await?);
+        assert_eq!(new["spec"], spec, "{space}");
     }
     Ok(())
 }
