@@ -514,6 +514,12 @@ async fn invalid_objects_are_refused_with_the_field_and_a_reason() -> anyhow::Re
         ),
         (
             "ippools",
+            json!({"namePrefix": "p", "pools": [{"end": "192.0.2.9"}]}),
+            "spec.pools[0]",
+            "start or subnet is required",
+        ),
+        (
+            "ippools",
             json!({"namePrefix": "p", "pools": [{"subnet": "192.0.2.0"}]}),
             "spec.pools[0].subnet",
             "must be a subnet in CIDR notation",
