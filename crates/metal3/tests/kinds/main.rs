@@ -3,6 +3,7 @@
 
 mod definitions;
 mod hosts;
+mod identities;
 mod objects;
 mod scene;
 mod types;
