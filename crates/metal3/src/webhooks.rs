@@ -87,7 +87,7 @@ pub fn configuration(reach: Reach) -> Value {
             path: VALIDATION,
             group: IPAM_GROUP,
             versions: &["v1alpha1"],
-            resources: &["ipclaims", "ipaddresses"],
+            resources: &["ippools", "ipclaims", "ipaddresses"],
             operations: &["CREATE", "UPDATE"],
             required: true,
         },

@@ -1,6 +1,8 @@
 //! Validation that the schemas cannot express, because rules of a schema see neither the namespace
 //! nor the labels of an object.
 
+mod pool;
+
 use std::net::IpAddr;
 
 use insula_capi::names::{CLUSTER_LABEL, GROUP as CLUSTER_GROUP};
@@ -26,8 +28,10 @@ pub(super) fn review(request: &AdmissionRequest) -> AdmissionResponse {
     };
     let kind = request.kind.kind.as_str();
     let mut problems = foreign_namespaces(kind, &request.namespace, &change);
-    if kind == "IPClaim" {
-        problems.extend(invalid_address(&change));
+    match kind {
+        "IPClaim" => problems.extend(invalid_address(&change)),
+        "IPPool" => problems.extend(pool::problems(&change)),
+        _ => {}
     }
     let response = match problems.is_empty() {
         true => AdmissionResponse::allow(),

@@ -126,3 +126,27 @@ async fn references_to_other_namespaces_are_refused() -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn addresses_in_use_stay_in_the_ranges_of_their_pool() -> anyhow::Result<()> {
+    let scene = Scene::new().await?;
+    for (space, client) in scene.spaces() {
+        let pools = json!([{"start": "192.0.2.10", "end": "192.0.2.20"}]);
+        let spec = json!({"namePrefix": "p", "pools": pools});
+        success(create(client, "v1alpha1", "ippools", "x", &spec).await?);
+        let one = format!("{}/x", path("v1alpha1", "ippools"));
+        let used = json!({"status": {"indexes": {"c": "192.0.2.15"}}});
+        success(client.patch(&format!("{one}/status"), MERGE, &used).await?);
+        let smaller = json!({"spec": {"pools": [{"start": "192.0.2.10", "end": "192.0.2.14"}]}});
+        let message = refused(client.patch(&one, MERGE, &smaller).await?);
+        assert_eq!(
+            message,
+            "admission webhook \"validation.ipam.metal3.io\" denied the request: spec.pools: \
+             192.0.2.15 is used by c and would be in none of them",
+            "{space}"
+        );
+        let larger = json!({"spec": {"pools": [{"subnet": "192.0.2.0/24"}]}});
+        success(client.patch(&one, MERGE, &larger).await?);
+    }
+    Ok(())
+}
