@@ -27,6 +27,7 @@ use tokio::task::JoinSet;
 
 pub use self::credentials::{MAX_LIFETIME, OperatorCredentials};
 use crate::failure::Failure;
+use crate::operator::metal3;
 use crate::operator::vsphere::{self, AllowedServer};
 use crate::process;
 
@@ -35,6 +36,8 @@ use crate::process;
 pub enum Operator {
     /// Provisions the tenants of `subctl create tenant`
     Broker,
+    /// Provisions bare-metal clusters with Metal3 in the system space and in all tenants
+    Metal3,
     /// Provisions clusters on vSphere in the system space and in all tenants
     Vsphere,
 }
@@ -44,6 +47,10 @@ impl Operator {
     fn webhooks(self) -> Option<(WebhookService, Router)> {
         match self {
             Self::Broker => None,
+            Self::Metal3 => Some((
+                insula_metal3::webhooks::service(),
+                insula_metal3::webhooks::router(),
+            )),
             Self::Vsphere => Some((
                 insula_vsphere::webhooks::service(),
                 insula_vsphere::webhooks::router(),
@@ -101,6 +108,38 @@ pub struct VsphereArgs {
     pub static_credentials_tenants: Vec<TenantName>,
 }
 
+/// The arguments of `--operators metal3`.
+#[derive(clap::Args)]
+pub struct Metal3Args {
+    /// With --operators metal3: accept kubeconfigs with insecure-skip-tls-verify, and report them
+    #[arg(long = "metal3-allow-insecure-hosts")]
+    pub allow_insecure_hosts: bool,
+
+    /// With --operators metal3: addresses around the server that API servers of hosts may have,
+    /// besides private networks; an Insula that keeps hosts itself needs its own
+    #[arg(
+        long = "metal3-allow-address",
+        value_name = "CIDR",
+        value_delimiter = ','
+    )]
+    pub allow_addresses: Vec<Cidr>,
+
+    /// With --operators metal3: addresses that API servers of hosts may not have; takes precedence
+    #[arg(
+        long = "metal3-deny-address",
+        value_name = "CIDR",
+        value_delimiter = ','
+    )]
+    pub deny_addresses: Vec<Cidr>,
+}
+
+/// The settings of the Metal3 operator.
+#[derive(Clone, Debug)]
+struct Metal3Settings {
+    addresses: AddressRules,
+    allow_insecure_hosts: bool,
+}
+
 /// The requested operators and their settings.
 #[derive(Clone, Debug)]
 pub struct OperatorSettings {
@@ -116,11 +155,19 @@ pub struct OperatorSettings {
     credentials: Option<PathBuf>,
     /// The tenants with clusters that may use that file too.
     credentials_tenants: BTreeSet<String>,
+    /// The service account of each namespace that providers act as there.
+    service_account: Option<String>,
+    metal3: Metal3Settings,
 }
 
 impl OperatorSettings {
     /// Builds the settings from the arguments.
-    pub fn of(operators: Vec<Operator>, vsphere: VsphereArgs) -> Self {
+    pub fn of(
+        operators: Vec<Operator>,
+        service_account: Option<String>,
+        vsphere: VsphereArgs,
+        metal3: Metal3Args,
+    ) -> Self {
         Self {
             operators: operators.into_iter().collect(),
             bound: vsphere::bound(vsphere.allowed_servers),
@@ -128,6 +175,11 @@ impl OperatorSettings {
             addresses: vsphere::addresses(vsphere.allow_addresses, vsphere.deny_addresses),
             credentials: vsphere.credentials_file,
             credentials_tenants: vsphere::names(&vsphere.static_credentials_tenants),
+            service_account,
+            metal3: Metal3Settings {
+                addresses: metal3::addresses(metal3.allow_addresses, metal3.deny_addresses),
+                allow_insecure_hosts: metal3.allow_insecure_hosts,
+            },
         }
     }
 
@@ -143,11 +195,22 @@ impl OperatorSettings {
                 default_bound: self.bound.clone(),
                 only_allowed_servers: self.only_allowed,
                 static_credentials_for: self.credentials_tenants.clone(),
+                service_account: self.service_account.clone(),
                 ..defaults.shell
             },
             addresses: self.addresses.clone(),
             ..defaults
         }
+    }
+
+    /// Returns the settings of the Metal3 operator.
+    fn metal3(&self) -> insula_metal3::operator::Settings {
+        let mut settings = insula_metal3::operator::Settings::new(process::name());
+        settings.shell.tenants = true;
+        settings.shell.service_account = self.service_account.clone();
+        settings.addresses = self.metal3.addresses.clone();
+        settings.allow_insecure_hosts = self.metal3.allow_insecure_hosts;
+        settings
     }
 }
 
@@ -227,6 +290,7 @@ impl Operators {
 /// The work of one operator.
 enum Work {
     Broker,
+    Metal3(Box<OperatorSettings>),
     Vsphere {
         given: watch::Receiver<Option<StaticCredentials>>,
         settings: Box<OperatorSettings>,
@@ -237,6 +301,7 @@ impl Work {
     fn of(operator: Operator, settings: &OperatorSettings) -> Self {
         match operator {
             Operator::Broker => Self::Broker,
+            Operator::Metal3 => Self::Metal3(Box::new(settings.clone())),
             Operator::Vsphere => Self::Vsphere {
                 given: match &settings.credentials {
                     Some(file) => vsphere::follow(file, &settings.bound),
@@ -251,6 +316,10 @@ impl Work {
     const fn account(&self) -> (&'static str, &'static str) {
         match self {
             Self::Broker => (AXON, AXON),
+            Self::Metal3(_) => (
+                insula_metal3::names::NAMESPACE,
+                insula_metal3::names::ACCOUNT,
+            ),
             Self::Vsphere { .. } => (NAMESPACE, ACCOUNT),
         }
     }
@@ -259,6 +328,7 @@ impl Work {
     const fn program(&self) -> &'static str {
         match self {
             Self::Broker => insula_broker::operator::AGENT,
+            Self::Metal3(_) => insula_metal3::operator::AGENT,
             Self::Vsphere { .. } => insula_vsphere::operator::AGENT,
         }
     }
@@ -277,6 +347,13 @@ impl Work {
                     settings,
                     stop_requested(stopped),
                 ));
+            }
+            Self::Metal3(settings) => {
+                let settings = settings.metal3();
+                task.spawn(async {
+                    insula_metal3::operator::run(client, settings, stop_requested(stopped)).await;
+                    Ok(())
+                });
             }
             Self::Vsphere { given, settings } => {
                 let settings = settings.vsphere(given.clone());
@@ -338,6 +415,8 @@ mod tests {
     struct Line {
         #[command(flatten)]
         vsphere: VsphereArgs,
+        #[command(flatten)]
+        metal3: Metal3Args,
     }
 
     #[test]
@@ -354,7 +433,8 @@ mod tests {
         let settings = |arguments: &[&str]| {
             let file = ["insula", "--vsphere-credentials-file", "f"];
             let line = Line::try_parse_from([&file[..], arguments].concat()).unwrap();
-            let settings = OperatorSettings::of(vec![Operator::Vsphere], line.vsphere);
+            let settings =
+                OperatorSettings::of(vec![Operator::Vsphere], None, line.vsphere, line.metal3);
             settings
                 .vsphere(watch::channel(None).1)
                 .static_credentials_for

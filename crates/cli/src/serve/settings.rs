@@ -96,7 +96,12 @@ impl Settings {
                 names: args.tls.sans,
             },
             data_dir: args.data_dir,
-            operators: OperatorSettings::of(args.operators, args.vsphere),
+            operators: OperatorSettings::of(
+                args.operators,
+                args.operator_service_account,
+                args.vsphere,
+                args.metal3,
+            ),
         })
     }
 }
