@@ -437,6 +437,7 @@ mod tests {
                 OperatorSettings::of(vec![Operator::Vsphere], None, line.vsphere, line.metal3);
             settings
                 .vsphere(watch::channel(None).1)
+                .shell
                 .static_credentials_for
         };
         let expected = BTreeSet::from(["a".to_owned(), "b".to_owned()]);
