@@ -1,7 +1,7 @@
 //! The objects to install on a management cluster, and those for access to hosts.
 
 use insula_operator::manifests::{Deployment, Operator};
-use insula_operator::roles::RBAC;
+use insula_operator::roles::{RBAC, impersonation};
 use serde_json::{Value, json};
 
 use crate::names::{ACCOUNT, NAMESPACE};
@@ -23,6 +23,8 @@ pub struct Settings {
     pub image: Option<String>,
     /// Whether it also works in all tenants' spaces of an Insula.
     pub tenants: bool,
+    /// The service account of each namespace to act as there; none to act as the operator.
+    pub service_account: Option<String>,
 }
 
 /// Returns all objects, in the order in which they are created.
@@ -39,7 +41,7 @@ pub fn manifests(settings: &Settings) -> Vec<Value> {
     objects.extend(account(settings));
     if let Some(image) = &settings.image {
         objects.push(OPERATOR.webhook_service(&webhooks::service()));
-        objects.push(deployment(image, settings.tenants));
+        objects.push(deployment(image, settings));
     }
     // After the program that answers it: it is asked about every later write.
     objects.push(webhooks::configuration(reach));
@@ -76,6 +78,7 @@ fn user_roles() -> Vec<Value> {
     vec![
         OPERATOR.cluster_role(roles::WORKLOAD, &roles::workload(), None),
         OPERATOR.cluster_role(roles::VIEWER, &roles::viewer(), Some("view")),
+        OPERATOR.cluster_role(roles::SERVICE_ACCOUNT, &roles::service_account(), None),
     ]
 }
 
@@ -83,6 +86,9 @@ fn user_roles() -> Vec<Value> {
 fn account(settings: &Settings) -> Vec<Value> {
     let mut rules = roles::operator();
     let mut own_rules = roles::operator_in_own_namespace();
+    if let Some(account) = &settings.service_account {
+        rules.extend(impersonation(account, settings.tenants));
+    }
     // An operator in the server process has no certificate.
     if settings.image.is_some() {
         rules.extend(roles::webhooks());
@@ -91,9 +97,11 @@ fn account(settings: &Settings) -> Vec<Value> {
     OPERATOR.account_with_roles(&rules, &own_rules)
 }
 
-fn deployment(image: &str, tenants: bool) -> Value {
+fn deployment(image: &str, settings: &Settings) -> Value {
     let mut arguments = vec!["operator".to_owned(), "metal3".to_owned()];
-    arguments.extend(tenants.then(|| "--tenants".to_owned()));
+    arguments.extend(settings.tenants.then(|| "--tenants".to_owned()));
+    let account = settings.service_account.iter();
+    arguments.extend(account.flat_map(|name| ["--service-account".to_owned(), name.clone()]));
     OPERATOR.deployment(&Deployment {
         name: "capm3-controller-manager",
         image,
@@ -121,11 +129,43 @@ mod tests {
     }
 
     #[test]
+    fn o08_operator_may_impersonate_the_one_account_that_it_acts_as() {
+        let objects = manifests(&Settings {
+            image: Some("i".to_owned()),
+            tenants: true,
+            service_account: Some("acts".to_owned()),
+        });
+        let named = |kind: &str, name: &str| {
+            let mut found = objects.iter();
+            let found = found.find(|it| it["kind"] == kind && it["metadata"]["name"] == name);
+            found.cloned().unwrap_or_default()
+        };
+        let rules = named("ClusterRole", OPERATOR.role)["rules"].clone();
+        let rules: Vec<_> = serde_json::from_value(rules).unwrap();
+        let rights = insula_operator::roles::escalations(&rules);
+        let rights: Vec<_> = rights
+            .iter()
+            .map(|right| (right.resource.as_str(), right.name.as_deref()))
+            .collect();
+        assert_eq!(
+            rights,
+            [("serviceaccounts", Some("acts")), ("tenants", None)]
+        );
+        let deployment = objects.iter().find(|it| it["kind"] == "Deployment");
+        let pod = &deployment.unwrap()["spec"]["template"]["spec"];
+        let arguments = pod["containers"][0]["args"].to_string();
+        assert!(
+            arguments.contains(r#""--service-account","acts""#),
+            "{arguments}"
+        );
+    }
+
+    #[test]
     fn operator_in_the_server_gets_no_rights_for_a_certificate() {
         for (image, expected) in [(Some("i".to_owned()), true), (None, false)] {
             let objects = manifests(&Settings {
                 image,
-                tenants: false,
+                ..Settings::default()
             });
             let has = |kind: &str| objects.iter().any(|object| object["kind"] == kind);
             assert_eq!((has("Service"), has("Deployment")), (expected, expected));

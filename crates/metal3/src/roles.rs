@@ -16,6 +16,8 @@ use crate::webhooks;
 pub(crate) const WORKLOAD: &str = "capm3-workload-cluster-operator";
 /// Role of users who only read.
 pub(crate) const VIEWER: &str = "capm3-viewer";
+/// Role of service accounts that the operator acts as, bound in their namespace.
+pub(crate) const SERVICE_ACCOUNT: &str = "capm3-service-account";
 /// Role and account for the user of a kubeconfig, in the namespace of the hosts.
 pub(crate) const HOST_ACCESS: &str = "capm3-host-access";
 
@@ -66,6 +68,15 @@ pub fn viewer() -> Vec<PolicyRule> {
 
 /// Returns the operator's rights in all namespaces: exactly those that it uses.
 pub fn operator() -> Vec<PolicyRule> {
+    let mut rules = service_account();
+    rules.push(rule(CORE, &["namespaces"], READ));
+    rules.extend(events());
+    rules
+}
+
+/// Returns the rights of a namespace's service account that the operator acts as: exactly those
+/// that it uses in the namespace of an object.
+pub fn service_account() -> Vec<PolicyRule> {
     let made = ["create", "delete"];
     let mut rules = vec![
         rule(GROUP, &["metal3dataclaims", "metal3datas"], &made),
@@ -104,11 +115,9 @@ pub fn operator() -> Vec<PolicyRule> {
             &["secrets"],
             &["get", "list", "watch", "create", "patch", "delete"],
         ),
-        rule(CORE, &["namespaces"], READ),
     ];
     rules.extend(reconciled(GROUP, RECONCILED));
     rules.extend(reconciled(IPAM_GROUP, &["ippools", "ipclaims"]));
-    rules.extend(events());
     rules
 }
 
@@ -141,6 +150,7 @@ mod tests {
             workload(),
             viewer(),
             operator(),
+            service_account(),
             operator_in_own_namespace(),
             webhooks(),
             webhooks_in_own_namespace(),

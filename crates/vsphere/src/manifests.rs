@@ -1,6 +1,7 @@
 //! The objects to install on a management cluster.
 
 use insula_operator::manifests::{Deployment, Operator};
+use insula_operator::roles::impersonation;
 use serde_json::Value;
 
 use crate::names::{ACCOUNT, NAMESPACE};
@@ -26,6 +27,8 @@ pub struct Settings {
     pub image: Option<String>,
     /// Whether it also works in all tenants' spaces of an Insula.
     pub tenants: bool,
+    /// The service account of each namespace to act as there; none to act as the operator.
+    pub service_account: Option<String>,
 }
 
 /// Returns all objects, in the order in which they are created.
@@ -47,7 +50,7 @@ pub fn manifests(settings: &Settings) -> Vec<Value> {
     objects.extend(account(settings));
     if let Some(image) = &settings.image {
         objects.push(OPERATOR.webhook_service(&webhooks::service()));
-        objects.push(deployment(image, settings.tenants));
+        objects.push(deployment(image, settings));
     }
     objects
 }
@@ -71,6 +74,7 @@ fn user_roles() -> Vec<Value> {
         role(roles::WORKLOAD, roles::workload(), None),
         role(roles::VIEWER, roles::viewer(), Some("view")),
         role(roles::IDENTITY_VIEWER, roles::identity_viewer(), None),
+        role(roles::SERVICE_ACCOUNT, roles::service_account(), None),
     ]
 }
 
@@ -81,6 +85,9 @@ fn account(settings: &Settings) -> Vec<Value> {
     if settings.tenants {
         rules.extend(roles::operator_for_tenants());
     }
+    if let Some(account) = &settings.service_account {
+        rules.extend(impersonation(account, settings.tenants));
+    }
     // An operator in the server process has no certificate.
     if settings.image.is_some() {
         rules.extend(roles::webhooks());
@@ -89,9 +96,11 @@ fn account(settings: &Settings) -> Vec<Value> {
     OPERATOR.account_with_roles(&rules, &own_rules)
 }
 
-fn deployment(image: &str, tenants: bool) -> Value {
+fn deployment(image: &str, settings: &Settings) -> Value {
     let mut arguments = vec!["operator".to_owned(), "vsphere".to_owned()];
-    arguments.extend(tenants.then(|| "--tenants".to_owned()));
+    arguments.extend(settings.tenants.then(|| "--tenants".to_owned()));
+    let account = settings.service_account.iter();
+    arguments.extend(account.flat_map(|name| ["--service-account".to_owned(), name.clone()]));
     OPERATOR.deployment(&Deployment {
         name: "capv-controller-manager",
         image,
@@ -112,7 +121,7 @@ mod tests {
     fn installed(image: Option<&str>) -> Vec<Value> {
         manifests(&Settings {
             image: image.map(str::to_owned),
-            tenants: false,
+            ..Settings::default()
         })
     }
 
@@ -144,6 +153,38 @@ mod tests {
             });
             assert!(role.unwrap()["rules"].to_string().contains(name), "{name}");
         }
+    }
+
+    #[test]
+    fn o08_operator_may_impersonate_the_one_account_that_it_acts_as() {
+        let objects = manifests(&Settings {
+            image: Some("i".to_owned()),
+            tenants: true,
+            service_account: Some("acts".to_owned()),
+        });
+        let named = |kind: &str, name: &str| {
+            let mut found = objects.iter();
+            let found = found.find(|it| it["kind"] == kind && it["metadata"]["name"] == name);
+            found.cloned().unwrap_or_default()
+        };
+        let rules = named("ClusterRole", OPERATOR.role)["rules"].clone();
+        let rules: Vec<_> = serde_json::from_value(rules).unwrap();
+        let rights = insula_operator::roles::escalations(&rules);
+        let rights: Vec<_> = rights
+            .iter()
+            .map(|right| (right.resource.as_str(), right.name.as_deref()))
+            .collect();
+        assert_eq!(
+            rights,
+            [("serviceaccounts", Some("acts")), ("tenants", None)]
+        );
+        let deployment = objects.iter().find(|it| it["kind"] == "Deployment");
+        let pod = &deployment.unwrap()["spec"]["template"]["spec"];
+        let arguments = pod["containers"][0]["args"].to_string();
+        assert!(
+            arguments.contains(r#""--service-account","acts""#),
+            "{arguments}"
+        );
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub(crate) const MANAGER: &str = "capv-management-cluster-operator";
 pub(crate) const WORKLOAD: &str = "capv-workload-cluster-operator";
 /// Role of users who only read.
 pub(crate) const VIEWER: &str = "capv-viewer";
+/// Role of service accounts that the operator acts as, bound in their namespace.
+pub(crate) const SERVICE_ACCOUNT: &str = "capv-service-account";
 /// Role of users who read identities, to be bound with a ClusterRoleBinding. It is bound to no
 /// user by default, because identities list their users in all namespaces.
 pub(crate) const IDENTITY_VIEWER: &str = "capv-identity-viewer";
@@ -36,6 +38,8 @@ const CLUSTERS: &[&str] = &[
     "vspheremachinetemplates",
 ];
 const MACHINES: &[&str] = &["vspherevms"];
+/// The namespaced kinds that the operator reconciles.
+const NAMESPACED: &[&str] = &["vsphereclusters", "vspheremachines", "vspherevms"];
 /// The kinds that the operator reconciles.
 const RECONCILED: &[&str] = &[
     IDENTITIES,
@@ -111,6 +115,18 @@ pub fn operator() -> Vec<PolicyRule> {
     rules
 }
 
+/// Returns the rights of a namespace's service account that the operator acts as: exactly those
+/// that it uses in the namespace of an object.
+pub fn service_account() -> Vec<PolicyRule> {
+    let mut rules = vec![
+        rule(GROUP, MACHINES, &["create", "delete"]),
+        rule(CAPI, &["clusters", "machines"], READ),
+        claimed_secrets(),
+    ];
+    rules.extend(reconciled(GROUP, NAMESPACED));
+    rules
+}
+
 /// Returns the operator's rights in its own namespace: leader election.
 pub(crate) fn operator_in_own_namespace() -> Vec<PolicyRule> {
     vec![leader_election()]
@@ -151,6 +167,7 @@ mod tests {
             identity_viewer(),
             operator(),
             operator_for_tenants(),
+            service_account(),
             operator_in_own_namespace(),
             webhooks(),
             webhooks_in_own_namespace(),

@@ -126,6 +126,10 @@ struct ManifestsArgs {
     #[arg(long, value_name = "IMAGE", default_value = IMAGE)]
     operator_image: String,
 
+    /// Service account of each namespace that the operator acts as there
+    #[arg(long, value_name = "NAME", conflicts_with = "tenant")]
+    service_account: Option<String>,
+
     /// Print no Deployment: the operator runs elsewhere, such as in `insula serve --operators vsphere`
     #[arg(long)]
     without_deployment: bool,
@@ -226,6 +230,7 @@ fn print(args: ManifestsArgs) -> Result<(), Failure> {
     let settings = manifests::Settings {
         image: (!args.without_deployment).then_some(args.operator_image),
         tenants: args.tenants,
+        service_account: args.service_account,
     };
     output::print(&output::documents(&manifests(&settings))?)
 }

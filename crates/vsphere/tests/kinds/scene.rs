@@ -60,6 +60,7 @@ impl Scene {
         let settings = Settings {
             tenants: true,
             image,
+            ..Settings::default()
         };
         let mut objects = manifests(&settings);
         objects.retain(|object| object["kind"] != "Deployment");

@@ -1,13 +1,16 @@
 //! Machines of the same name in two tenants' spaces.
 
 use insula_capi::{Cluster, Machine};
+use insula_operator::roles::impersonation;
 use insula_testkit::vcenter::FakeVCenter;
-use insula_vsphere::kinds::{VSphereMachine, VSphereVM};
-use kube::ResourceExt;
-use kube::api::{Patch, PatchParams};
+use insula_vsphere::kinds::{VSphereCluster, VSphereMachine, VSphereVM};
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding};
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::shared::{Space, World, create, delete, gone, until};
+use crate::shared::{Space, World, create, delete, eventually, gone, until};
 
 const OURS: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
 const CAPI: &str = "cluster.x-k8s.io/v1beta2";
@@ -140,5 +143,56 @@ async fn fr5_tenant_cannot_adopt_anothers_machine_by_name_and_uuid() -> anyhow::
     let made = vcenter.machine("/DC0/vm/t1/m");
     assert!(made.is_some_and(|machine| machine.powered_on));
     assert_eq!(vcenter.called("Destroy_Task"), 0);
+    running.stop().await
+}
+
+/// Gives a service account a role: of the system's space in all of them, or in a namespace.
+fn binding(kind: &str, role: &str, account: (&str, &str)) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
+        "metadata": {"name": role},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role,
+        },
+        "subjects": [{"kind": "ServiceAccount", "namespace": account.0, "name": account.1}],
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn o08_role_of_service_accounts_is_enough_for_a_machines_life() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let vcenter = FakeVCenter::start(&[("t1", "p1")]).await?;
+    vcenter.add_folder("/DC0/vm/t1");
+    let acts = json!({"metadata": {"name": "acts"}, "rules": impersonation("capv", true)});
+    create::<ClusterRole>(&world.here().all(), acts).await?;
+    let operator = binding(
+        "ClusterRoleBinding",
+        "acts",
+        ("capv-system", "capv-manager"),
+    );
+    create::<ClusterRoleBinding>(&world.here().all(), operator).await?;
+    let mut settings = world.settings();
+    settings.shell.service_account = Some("capv".to_owned());
+    let running = world.start_with(settings);
+    let here = world.space(Some("t1"));
+    cluster(&here, &vcenter, ("t1", "p1")).await?;
+    machine(&here, "/DC0/vm/t1").await?;
+    // Without the RoleBinding nothing happens, and each object has an event that tells.
+    let events: Api<Event> = here.inside("a");
+    eventually(async || {
+        let all = events.list(&ListParams::default()).await?;
+        let mut notes = all.items.iter().filter_map(|event| event.note.as_deref());
+        let said = notes.any(|note| note.contains("acts as service account capv here"));
+        Ok(said.then_some(()))
+    })
+    .await?;
+    assert_eq!(vcenter.logins().len(), 0);
+    let account = binding("RoleBinding", "capv-service-account", ("a", "capv"));
+    create::<RoleBinding>(&here.inside("a"), account).await?;
+    ready(&here).await?;
+    delete(&here.inside::<VSphereMachine>("a"), "m").await?;
+    gone(&here.inside::<VSphereMachine>("a"), "m").await?;
+    delete(&here.inside::<VSphereCluster>("a"), "prod").await?;
+    gone(&here.inside::<VSphereCluster>("a"), "prod").await?;
     running.stop().await
 }
