@@ -112,12 +112,16 @@ pub struct VsphereArgs {
 #[derive(clap::Args)]
 pub struct Metal3Args {
     /// With --operators metal3: accept kubeconfigs with insecure-skip-tls-verify, and report them
-    #[arg(long = "metal3-allow-insecure-hosts")]
+    #[arg(
+        id = "metal3_allow_insecure_hosts",
+        long = "metal3-allow-insecure-hosts"
+    )]
     pub allow_insecure_hosts: bool,
 
     /// With --operators metal3: addresses around the server that API servers of hosts may have,
     /// besides private networks; an Insula that keeps hosts itself needs its own
     #[arg(
+        id = "metal3_allow_addresses",
         long = "metal3-allow-address",
         value_name = "CIDR",
         value_delimiter = ','
@@ -126,6 +130,7 @@ pub struct Metal3Args {
 
     /// With --operators metal3: addresses that API servers of hosts may not have; takes precedence
     #[arg(
+        id = "metal3_deny_addresses",
         long = "metal3-deny-address",
         value_name = "CIDR",
         value_delimiter = ','
