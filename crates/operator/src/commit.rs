@@ -1,4 +1,5 @@
-//! Writes of status and metadata: only differences, and only if the object has not changed.
+//! Writes of an object, and its deletion: only differences, and only if the object is the one that
+//! was read.
 
 use std::fmt::Debug;
 

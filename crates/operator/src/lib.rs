@@ -12,7 +12,7 @@
 //! | [`retry`] | outcomes and backoff |
 //! | [`key`] | the keys of objects |
 //! | [`read`] | reads of referenced objects |
-//! | [`commit`] | writes of status and metadata |
+//! | [`commit`] | writes of objects, and deletions |
 //! | [`crds`], [`roles`], [`policy`], [`manifests`] | definitions, RBAC rules, admission policies and the objects to install |
 //! | [`managed`] | creation and repair of managed objects |
 //! | [`provider`] | the shell of a provider, which acts for tenants at other servers |

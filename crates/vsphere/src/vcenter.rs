@@ -35,6 +35,9 @@ pub use self::machine::{Disk, Machine, MachineCard, Snapshot};
 pub use self::session::Session;
 pub use self::task::Task;
 
+/// The oldest supported major version of a vCenter.
+pub(crate) const MIN_MAJOR_VERSION: u32 = 6;
+
 /// A managed object reference: type and ID, as in `VirtualMachine:vm-65`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Object {

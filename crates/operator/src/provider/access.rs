@@ -46,8 +46,9 @@ impl<C: Connector> fmt::Debug for Access<C> {
 }
 
 impl<P: Provider> Reconciliation<'_, P> {
-    /// Returns the access that the object gets, or would get if its fields were valid. While a
-    /// session is opened, the object is triggered again at its end.
+    /// Returns the access that the object gets with the credential that its question leads to. A
+    /// question that cannot be asked, because a field is invalid, is a refusal. The object is
+    /// triggered again when a session that is being opened is open or has failed.
     ///
     /// # Errors
     ///

@@ -14,13 +14,11 @@ use insula_operator::outbound::{
 use super::call::{CallError, Caller, ResponseSize};
 use super::element::Element;
 use super::session::Services;
-use super::{About, Error, Object, Session};
+use super::{About, Error, MIN_MAJOR_VERSION, Object, Session};
 
 /// The keys of a Secret.
 const USERNAME: &str = "username";
 const PASSWORD: &str = "password";
-/// The oldest supported major version.
-const MIN_MAJOR_VERSION: u32 = 6;
 /// The maximum length of texts about the vCenter, which are kept as long as the session.
 const MAX_ABOUT_LENGTH: usize = 256;
 

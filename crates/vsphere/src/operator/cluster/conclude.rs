@@ -10,13 +10,12 @@ use k8s_openapi::jiff::Timestamp;
 use crate::kinds::{FailureDomain, VSphereCluster};
 use crate::operator::condition::{VCENTER, set_closed};
 use crate::operator::credentials::IDENTITY;
+use crate::vcenter::MIN_MAJOR_VERSION;
 
 /// Whether the selected zones are ready.
 pub(super) const DOMAINS: &str = "FailureDomainsReady";
 /// The conditions that `Ready` summarizes.
 const PARTS: &[&str] = &[VCENTER, DOMAINS];
-/// The oldest supported major version.
-const MIN_MAJOR_VERSION: u32 = 6;
 
 /// The observed state of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
