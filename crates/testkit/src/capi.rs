@@ -20,6 +20,16 @@ pub fn definitions() -> [Value; 2] {
     [clusters(), machines()]
 }
 
+/// The same, and the definitions of the objects that create machines.
+pub fn all_definitions() -> [Value; 4] {
+    [
+        clusters(),
+        machines(),
+        definition("machinesets", "MachineSet"),
+        definition("machinedeployments", "MachineDeployment"),
+    ]
+}
+
 /// A namespaced kind without validation, published to every tenant.
 fn definition(plural: &str, kind: &str) -> Value {
     let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});

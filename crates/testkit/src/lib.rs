@@ -1,5 +1,6 @@
 //! Test infrastructure of Insula, never part of the product.
 //!
+//! [`bare_metal`] is a fake Bare Metal Operator.
 //! [`capi`] has the kinds of Cluster API.
 //! [`disk`] is a disk in memory under real, unmodified code: it records all operations, fails on
 //! request, and computes what a power cut could leave.
@@ -13,6 +14,7 @@
 //! [`vcsim`] starts the real vCenter simulator where it is installed.
 //! [`webhook`] is a webhook with scripted answers.
 
+pub mod bare_metal;
 pub mod capi;
 pub mod disk;
 pub mod etcd;
