@@ -196,10 +196,27 @@ pub struct MachineSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Bootstrap {
+    /// The object of the bootstrap provider that writes the data; none if a user does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_ref: Option<ContractReference>,
     /// The Secret with the data, once it exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_secret_name: Option<String>,
 }
+
+/// A set of machines. Only its owners are of interest.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "cluster.x-k8s.io",
+    version = "v1beta2",
+    kind = "MachineSet",
+    plural = "machinesets",
+    namespaced,
+    schema = "disabled",
+    derive = "PartialEq",
+    derive = "Default"
+)]
+pub struct MachineSetSpec {}
 
 /// The status of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

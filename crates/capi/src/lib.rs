@@ -2,7 +2,7 @@
 //!
 //! | module | is |
 //! |---|---|
-//! | [`kinds`] | the fields of Cluster and Machine that providers use |
+//! | [`kinds`] | the fields of Cluster, Machine and MachineSet that providers use |
 //! | [`contract`] | both contracts: labels of definitions, and how infrastructure is reported |
 //! | [`v1beta1`] | conditions and failures of contract `v1beta1` |
 //! | [`versions`] | rules that convert a status between both contracts |
@@ -33,5 +33,5 @@ pub mod versions;
 pub mod workload;
 
 pub use contract::{Contract, Initialization};
-pub use kinds::{Cluster, Machine};
+pub use kinds::{Cluster, Machine, MachineSet};
 pub use provider_id::ProviderId;

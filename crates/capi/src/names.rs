@@ -2,6 +2,8 @@
 
 /// The group of Cluster API's own kinds.
 pub const GROUP: &str = "cluster.x-k8s.io";
+/// The group of control planes.
+pub const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io";
 /// The group of infrastructure kinds.
 pub const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
 
@@ -19,3 +21,5 @@ pub const MANAGED_BY: &str = "cluster.x-k8s.io/managed-by";
 pub const DELETE_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
 /// Annotation of dry-run requests of the topology controller.
 pub const TOPOLOGY_DRY_RUN: &str = "topology.cluster.x-k8s.io/dry-run";
+/// Annotation of objects with the name of the template that they were created from.
+pub const CLONED_FROM: &str = "cluster.x-k8s.io/cloned-from-name";

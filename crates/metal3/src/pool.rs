@@ -98,10 +98,20 @@ impl HostPool {
         self.state().hosts.values().cloned().collect()
     }
 
-    /// Remembers a host that this operator wrote, until the watch reports it.
+    /// Remembers a host that this operator read or wrote, until the watch reports it.
     pub fn remember(&self, host: BareMetalHost) {
         let mut state = self.state();
-        state.hosts.insert(host.name_any(), Arc::new(host));
+        let name = host.name_any();
+        let known = state.hosts.get(&name);
+        // The watch may have been faster, and reports each version only once.
+        if known.is_none_or(|known| revision(known) <= revision(&host)) {
+            state.hosts.insert(name, Arc::new(host));
+        }
+    }
+
+    /// Forgets a host that does not exist any more, before the watch reports it.
+    pub fn forget_host(&self, name: &str) {
+        self.state().hosts.remove(name);
     }
 
     /// Triggers a machine when its host changes.
@@ -181,6 +191,11 @@ impl HostPool {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the version of a host as a number; none if it is none.
+fn revision(host: &BareMetalHost) -> Option<u64> {
+    host.metadata.resource_version.as_ref()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -72,15 +72,16 @@ pub enum Choice<'a> {
 /// A host that the machine has claimed is found whatever its labels are now: the machine would have
 /// two hosts otherwise.
 pub fn choose<'a>(
-    hosts: &'a [BareMetalHost],
+    hosts: impl IntoIterator<Item = &'a BareMetalHost>,
     search: &Search,
     random: &mut dyn FnMut(usize) -> usize,
 ) -> Choice<'a> {
+    let hosts: Vec<_> = hosts.into_iter().collect();
     if let Some(own) = hosts.iter().find(|host| search.machine.has(host)) {
         return Choice::Claimed(own);
     }
     let selected = hosts
-        .iter()
+        .into_iter()
         .filter(|host| search.selector.selects(host.metadata.labels.as_ref()));
     let usable = selected.filter(|host| is_usable(host));
     let (labelled, others): (Vec<_>, Vec<_>) =

@@ -11,7 +11,7 @@ use insula_operator::provider::{MAX_WAIT, full_message};
 use insula_operator::read::is_valid_name;
 use insula_operator::retry::Outcome;
 
-use super::Reconciliation;
+use super::context::Reconciliation;
 use crate::kinds::IdentityReference;
 use crate::kubeconfig::reason::{Phase, condition_reason};
 use crate::kubeconfig::resolve::{HostSide, IdentityRef, host_side, question};

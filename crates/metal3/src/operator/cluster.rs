@@ -18,8 +18,8 @@ use kube::api::ListParams;
 use tracing::info;
 
 use self::conclude::{Hosts, INFRASTRUCTURE, Observed, conclude};
-use super::Reconciliation;
 use super::access::{self, Access, Identity};
+use super::context::Reconciliation;
 use crate::kinds::cluster::Metal3Cluster;
 use crate::kinds::machine::Metal3Machine;
 use crate::kubeconfig::{HostAccess, reserved_name};

@@ -1,26 +1,21 @@
-//! The provider: what the shell of the operator has to know about Metal3.
+//! What the shell of the operator has to know about Metal3.
 
 use insula_capi::names::CLUSTER_LABEL;
 use insula_capi::{Cluster, Machine};
 use insula_identity::shape::Shape;
 use insula_operator::key::GroupKind;
-use insula_operator::provider::{IdentityKind, Names, Provider, SessionLiveness, WatchedKind};
+use insula_operator::provider::{IdentityKind, Names, Provider, WatchedKind};
 use insula_operator::retry::Outcome;
 
-use super::{Reconciliation, cluster};
+use super::context::{Metal3, Reconciliation};
+use super::{cluster, machine};
 use crate::kinds::cluster::Metal3Cluster;
+use crate::kinds::data::Metal3Data;
+use crate::kinds::data_claim::Metal3DataClaim;
 use crate::kinds::machine::Metal3Machine;
 use crate::kubeconfig::Kubeconfig;
 use crate::names::{API_VERSION, LEASE, PAUSED, WATCH_LABEL};
 use crate::pool::Pools;
-
-/// The provider.
-pub struct Metal3 {
-    /// Which kubeconfigs are accepted.
-    pub(super) kubeconfigs: &'static Kubeconfig,
-    /// When pools were last verified.
-    pub(super) liveness: SessionLiveness,
-}
 
 impl Provider for Metal3 {
     type Connector = Pools;
@@ -44,6 +39,8 @@ impl Provider for Metal3 {
         vec![
             WatchedKind::reconciled::<Metal3Cluster>(),
             WatchedKind::reconciled::<Metal3Machine>(),
+            WatchedKind::dependency::<Metal3DataClaim>(),
+            WatchedKind::dependency::<Metal3Data>(),
             WatchedKind::dependency::<Cluster>(),
             WatchedKind::dependency::<Machine>(),
         ]
@@ -53,6 +50,8 @@ impl Provider for Metal3 {
         let kind = &of.key.kind;
         if *kind == GroupKind::of::<Metal3Cluster>() {
             cluster::reconcile(of).await
+        } else if *kind == GroupKind::of::<Metal3Machine>() {
+            machine::reconcile(of).await
         } else {
             Ok(Outcome::Gone)
         }

@@ -67,7 +67,7 @@ pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = 
         HttpClients::new(Vec::new()).restricted(settings.addresses, shell.default_bound.clone());
     let pools = Pools {
         own: client.clone(),
-        clients,
+        clients: clients.clone(),
         requeue: Arc::clone(&shell.requeue),
     };
     let provider = Metal3 {
@@ -75,6 +75,7 @@ pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = 
             true => Kubeconfig::ANY_IF_ASKED,
             false => Kubeconfig::VERIFIED,
         },
+        clients,
         liveness: SessionLiveness::new(shell.sessions.check_after),
     };
     // Workers that wait for API servers of hosts must not occupy all of them.

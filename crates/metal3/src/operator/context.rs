@@ -1,0 +1,19 @@
+//! The state that all reconciliations share.
+
+use insula_operator::outbound::HttpClients;
+use insula_operator::provider::SessionLiveness;
+
+use crate::kubeconfig::Kubeconfig;
+
+/// The provider.
+pub struct Metal3 {
+    /// Which kubeconfigs are accepted.
+    pub(super) kubeconfigs: &'static Kubeconfig,
+    /// The clients of workload clusters.
+    pub(super) clients: HttpClients,
+    /// When pools were last verified.
+    pub(super) liveness: SessionLiveness,
+}
+
+/// The reconciliation of one object.
+pub(super) type Reconciliation<'a> = insula_operator::provider::Reconciliation<'a, Metal3>;

@@ -1,0 +1,109 @@
+//! The conditions of a machine. No I/O.
+
+use insula_capi::{Initialization, paused};
+use insula_operator::condition::{ConditionWriter, READY, find, seconds};
+use k8s_openapi::jiff::Timestamp;
+
+use crate::kinds::machine::Metal3Machine;
+use crate::operator::conditions::mirror;
+
+/// Whether the machine has a host.
+pub(super) const HOST: &str = "AssociateBareMetalHost";
+/// Whether the Secrets of the machine are next to its host.
+const META_DATA: &str = "AssociateMetal3MachineMetaData";
+/// Whether the data of the machine is rendered.
+const DATA: &str = "Metal3DataReady";
+/// Whether the machine has a node.
+const NODE: &str = "KubernetesNodeReady";
+
+/// The machine has a host.
+pub(super) const ASSOCIATED: &str = "AssociateBareMetalHostSuccess";
+/// The machine gets no host.
+pub(super) const FAILED: &str = "AssociateBareMetalHostFailed";
+/// The machine is being deleted.
+pub(super) const DELETING: &str = "Deleting";
+
+/// The host is not provisioned yet.
+pub(super) const WAITING_FOR_HOST: &str = "WaitingForBareMetalHost";
+
+/// The state of a condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct State {
+    is_true: bool,
+    reason: &'static str,
+    message: String,
+}
+
+impl State {
+    pub(super) fn new(is_true: bool, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            is_true,
+            reason,
+            message: message.into(),
+        }
+    }
+}
+
+/// What a reconciliation found. What it did not reach is as before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Report {
+    pub host: Option<State>,
+    pub meta_data: Option<State>,
+    pub data: Option<State>,
+    pub node: Option<State>,
+    /// Whether the machine has its provider ID.
+    pub is_provisioned: bool,
+}
+
+/// Sets the conditions of a machine. Once it is provisioned it stays so, because Cluster API does
+/// not take that back either.
+pub(super) fn conclude(
+    machine: &mut Metal3Machine,
+    stored: &Metal3Machine,
+    report: &Report,
+    now: Timestamp,
+) {
+    let mut writer = ConditionWriter::of(machine, now);
+    paused::set_condition(&mut writer, None);
+    for (kind, state) in [
+        (HOST, &report.host),
+        (META_DATA, &report.meta_data),
+        (DATA, &report.data),
+        (NODE, &report.node),
+    ] {
+        match state {
+            Some(state) if state.is_true => {
+                writer.set_true(kind, state.reason, state.message.as_str());
+            }
+            Some(state) => writer.set_false(kind, state.reason, state.message.as_str()),
+            None => {}
+        }
+    }
+    // A machine with a host is not ready before it was checked for its node.
+    let has_host = report.host.as_ref().is_some_and(|state| state.is_true);
+    if has_host && find(writer.conditions, NODE).is_none() {
+        writer.set_false(NODE, WAITING_FOR_HOST, "its host is not provisioned yet");
+    }
+    writer.summary(&[HOST, META_DATA, DATA, NODE]);
+    let status = machine.status.get_or_insert_default();
+    if report.is_provisioned {
+        status.initialization = Some(Initialization {
+            provisioned: Some(true),
+        });
+    }
+    let names = &[
+        (READY, READY),
+        (HOST, "AssociateBMH"),
+        (DATA, DATA),
+        (NODE, NODE),
+    ];
+    mirror(&status.conditions, &mut status.deprecated, names);
+    // The time is not written alone, because each write would trigger the next one.
+    if machine.status != stored.status {
+        let status = machine.status.get_or_insert_default();
+        status.last_updated = Some(seconds(now));
+    }
+}
+
+#[cfg(test)]
+mod tests;
