@@ -62,6 +62,10 @@ pub const REBOOT_PREFIX: &str = "reboot.metal3.io/metal3-remediation-";
 /// Annotation of Secrets next to hosts: kind, namespace and name of the object they belong to.
 pub const OWNER_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/owner";
 
+/// Annotation of data with Secrets next to a host that a kubeconfig reaches: the reference to it,
+/// because machine and cluster may no longer exist when the Secrets are deleted.
+pub const IDENTITY_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/identity";
+
 /// Label of hosts that are reserved for the machines of one control plane or MachineDeployment.
 pub const NODE_REUSE: &str = "infrastructure.cluster.x-k8s.io/node-reuse";
 /// Label of hosts with their failure domain.

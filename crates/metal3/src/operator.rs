@@ -8,14 +8,22 @@
 //! | `access` | the hosts that an object may use |
 //! | `cluster` | reconciles clusters: verifies the credential, reports the endpoint |
 //! | `machine` | reconciles machines: gives them hosts, provisions these, and releases them |
+//! | `data_template` | reconciles data templates: an index and an object with data for each claim |
+//! | `data` | reconciles data: claims addresses, renders it, writes the Secrets next to the host |
+//! | `ip_pool` | reconciles address pools: an address for each claim |
+//! | `claims` | triggers the template or pool that a claim names |
 //! | `host_secret` | Secrets next to hosts that a kubeconfig reaches |
 //! | `conditions` | conditions in the form of both contracts of Cluster API |
 
 mod access;
+mod claims;
 mod cluster;
 mod conditions;
 mod context;
+mod data;
+mod data_template;
 mod host_secret;
+mod ip_pool;
 mod machine;
 mod provider;
 mod run;

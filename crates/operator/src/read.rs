@@ -70,7 +70,19 @@ pub async fn list_each<T>(
     kind: &ApiResource,
     select: impl Fn(DynamicObject) -> Option<T>,
 ) -> Result<Vec<T>, kube::Error> {
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), kind);
+    list_pages(&Api::all_with(client.clone(), kind), select).await
+}
+
+/// Lists all objects of an API page by page, untyped, so that one with invalid content does not
+/// hide the others.
+///
+/// # Errors
+///
+/// If a request fails.
+pub async fn list_pages<T>(
+    api: &Api<DynamicObject>,
+    select: impl Fn(DynamicObject) -> Option<T>,
+) -> Result<Vec<T>, kube::Error> {
     let mut all = Vec::new();
     let mut parameters = ListParams::default().limit(PAGE_SIZE);
     loop {

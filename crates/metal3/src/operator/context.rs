@@ -1,7 +1,9 @@
 //! The state that all reconciliations share.
 
+use std::sync::Arc;
+
 use insula_operator::outbound::HttpClients;
-use insula_operator::provider::SessionLiveness;
+use insula_operator::provider::{Requeue, SessionLiveness};
 
 use crate::kubeconfig::Kubeconfig;
 
@@ -13,6 +15,8 @@ pub struct Metal3 {
     pub(super) clients: HttpClients,
     /// When pools were last verified.
     pub(super) liveness: SessionLiveness,
+    /// Takes the objects that other objects trigger.
+    pub(super) requeue: Arc<Requeue>,
 }
 
 /// The reconciliation of one object.

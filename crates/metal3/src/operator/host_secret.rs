@@ -58,7 +58,6 @@ pub(super) struct HostSecret<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Existing {
     /// It keeps its data, so that a host is provisioned the same way again.
-    #[expect(dead_code, reason = "rendered data will be written once")]
     Keep,
     /// It gets the new data.
     Replace,

@@ -8,10 +8,13 @@ use insula_operator::provider::{IdentityKind, Names, Provider, WatchedKind};
 use insula_operator::retry::Outcome;
 
 use super::context::{Metal3, Reconciliation};
-use super::{cluster, machine};
+use super::{claims, cluster, data, data_template, ip_pool, machine};
+use crate::ipam::contract;
+use crate::ipam::kinds::{IPAddress, IPClaim, IPPool};
 use crate::kinds::cluster::Metal3Cluster;
 use crate::kinds::data::Metal3Data;
 use crate::kinds::data_claim::Metal3DataClaim;
+use crate::kinds::data_template::Metal3DataTemplate;
 use crate::kinds::machine::Metal3Machine;
 use crate::kubeconfig::Kubeconfig;
 use crate::names::{API_VERSION, LEASE, PAUSED, WATCH_LABEL};
@@ -39,8 +42,14 @@ impl Provider for Metal3 {
         vec![
             WatchedKind::reconciled::<Metal3Cluster>(),
             WatchedKind::reconciled::<Metal3Machine>(),
-            WatchedKind::dependency::<Metal3DataClaim>(),
-            WatchedKind::dependency::<Metal3Data>(),
+            WatchedKind::reconciled::<Metal3DataTemplate>(),
+            WatchedKind::reconciled::<Metal3DataClaim>(),
+            WatchedKind::reconciled::<Metal3Data>(),
+            WatchedKind::reconciled::<IPPool>(),
+            WatchedKind::reconciled::<IPClaim>(),
+            WatchedKind::dependency::<IPAddress>(),
+            WatchedKind::dependency::<contract::IPAddressClaim>(),
+            WatchedKind::dependency::<contract::IPAddress>(),
             WatchedKind::dependency::<Cluster>(),
             WatchedKind::dependency::<Machine>(),
         ]
@@ -52,6 +61,16 @@ impl Provider for Metal3 {
             cluster::reconcile(of).await
         } else if *kind == GroupKind::of::<Metal3Machine>() {
             machine::reconcile(of).await
+        } else if *kind == GroupKind::of::<Metal3DataTemplate>() {
+            data_template::reconcile(of).await
+        } else if *kind == GroupKind::of::<Metal3DataClaim>() {
+            claims::reconcile_data_claim(of).await
+        } else if *kind == GroupKind::of::<Metal3Data>() {
+            data::reconcile(of).await
+        } else if *kind == GroupKind::of::<IPPool>() {
+            ip_pool::reconcile(of).await
+        } else if *kind == GroupKind::of::<IPClaim>() {
+            claims::reconcile_ip_claim(of).await
         } else {
             Ok(Outcome::Gone)
         }

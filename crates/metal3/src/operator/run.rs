@@ -77,6 +77,7 @@ pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = 
         },
         clients,
         liveness: SessionLiveness::new(shell.sessions.check_after),
+        requeue: Arc::clone(&shell.requeue),
     };
     // Workers that wait for API servers of hosts must not occupy all of them.
     shell.sessions.concurrency = Concurrency::of_many_endpoints((shell.concurrency / 4).max(1));

@@ -19,7 +19,7 @@ use super::{Context, Dependency, Provider};
 use crate::account::ServiceAccount;
 use crate::event::{self, NewEvent, Reporter};
 use crate::key::{GroupKind, Key};
-use crate::read::{get_named, list_each, parse};
+use crate::read::{get_named, list_each, list_pages, parse};
 
 /// The reconciliation of one object. It records what is read as dependencies of the object.
 pub struct Reconciliation<'a, P: Provider> {
@@ -197,6 +197,22 @@ impl<'a, P: Provider> Reconciliation<'a, P> {
         });
         let kind = ApiResource::erase::<K>(&());
         list_each(&self.client(), &kind, parse).await
+    }
+
+    /// Lists the objects of a kind in the namespace of the object that can be parsed, without a
+    /// dependency on them.
+    ///
+    /// # Errors
+    ///
+    /// If a request fails.
+    pub async fn list<K>(&self) -> Result<Vec<K>, kube::Error>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned,
+    {
+        let namespace = self.key.namespace_or_empty();
+        let kind = ApiResource::erase::<K>(&());
+        let client = self.client_in(namespace);
+        list_pages(&Api::namespaced_with(client, namespace, &kind), parse).await
     }
 
     pub(super) async fn read_dynamic(
