@@ -38,6 +38,9 @@ pub struct Question {
     pub hold: Hold,
     /// The kind of identities, such as `AzureIdentity`; none if the provider has no such kind.
     pub identity_kind: Option<&'static str>,
+    /// What the operator's own credential is called in explanations, such as
+    /// `static credentials`.
+    pub operator_credential: &'static str,
     /// The key under which a Secret may list its endpoints, separated by commas.
     pub endpoint_key: Option<&'static str>,
     /// The port of endpoints without one.

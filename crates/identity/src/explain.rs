@@ -13,6 +13,8 @@ pub struct Explanation {
     pub steps: Vec<String>,
     /// The kind of identities, if the provider has one.
     pub identity_kind: Option<&'static str>,
+    /// What the operator's own credential is called.
+    pub operator_credential: &'static str,
     /// The decision.
     pub decision: Result<Credential, Refusal>,
 }
@@ -41,6 +43,7 @@ pub async fn explain<G: CredentialReader>(
     Ok(Explanation {
         steps,
         identity_kind: question.identity_kind,
+        operator_credential: question.operator_credential,
         decision,
     })
 }
@@ -80,7 +83,7 @@ impl Explanation {
                 let lender = if *lent { ", lent by the system" } else { "" };
                 format!("{} {name}{lender}", kind_of(self.identity_kind))
             }
-            Source::Operator => "the operator's static credentials".to_owned(),
+            Source::Operator => format!("the operator's {}", self.operator_credential),
         };
         write!(out, "credential: {origin}, for {}", credential.endpoint)?;
         if let Some(scope) = &credential.scope {
@@ -109,12 +112,13 @@ fn describe_references(question: &Question) -> String {
             named(reference)
         );
     }
+    let operators = question.operator_credential;
     let next = match (&references.namespace, references.operator) {
         (Some(name), true) => format!(
-            "Secret {name} of its namespace if it exists, otherwise the operator's static credentials"
+            "Secret {name} of its namespace if it exists, otherwise the operator's {operators}"
         ),
         (Some(name), false) => format!("Secret {name} of its namespace"),
-        (None, true) => "the operator's static credentials".to_owned(),
+        (None, true) => format!("the operator's {operators}"),
         (None, false) => "none".to_owned(),
     };
     format!("no credential is referenced: it gets {next}")
@@ -153,8 +157,11 @@ fn describe_read(question: &Question, need: &Need, known: &Known) -> String {
             }
         }
         Need::Operator => match known.operator.iter().flatten().next() {
-            None => "the operator has no static credentials for it".to_owned(),
-            Some(_) => "the operator has static credentials".to_owned(),
+            None => format!(
+                "the operator has no {} for it",
+                question.operator_credential
+            ),
+            Some(_) => format!("the operator has {}", question.operator_credential),
         },
     }
 }

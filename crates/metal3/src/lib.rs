@@ -12,11 +12,13 @@
 //! | [`pool`] | the hosts that a credential reaches: client, watch, rights |
 //! | [`data`] | the contents of metadata and network data Secrets |
 //! | [`operator`] | the reconcilers that bring hosts in line with the custom resources |
+//! | [`inspect`] | how to ask which credential an object gets |
 //! | [`names`] | groups, labels, annotations, finalizers and other well-known names |
 
 pub mod crds;
 pub mod data;
 pub mod hosts;
+pub mod inspect;
 pub mod ipam;
 pub mod kinds;
 pub mod kubeconfig;

@@ -29,5 +29,7 @@ mod provider;
 mod run;
 
 pub use crate::names::AGENT;
+pub(crate) use cluster::INFRASTRUCTURE;
 pub use context::Metal3;
+pub(crate) use machine::HOST;
 pub use run::{Settings, default_addresses, run};

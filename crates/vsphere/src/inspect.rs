@@ -57,7 +57,7 @@ impl Inspect for VSphere {
         NAMESPACE
     }
 
-    fn condition(&self) -> &'static str {
+    fn condition(&self, _: &str) -> &'static str {
         VCENTER
     }
 

@@ -183,7 +183,7 @@ impl Inspect for Dns {
         NAMESPACE
     }
 
-    fn condition(&self) -> &'static str {
+    fn condition(&self, _: &str) -> &'static str {
         READY
     }
 

@@ -116,6 +116,7 @@ fn question(references: CredentialReferences) -> Question {
             kinds: KINDS,
             finalizer: "cloud/infra.example",
         }),
+        operator_credential: "static credentials",
         identity_kind: Some("CloudIdentity"),
         endpoint_key: Some("server"),
         default_port: 443,

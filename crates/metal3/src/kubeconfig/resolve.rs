@@ -78,6 +78,7 @@ pub fn question(
         // Many clusters may share a Secret, which its author manages.
         hold: Hold::None,
         identity_kind: None,
+        operator_credential: "own account",
         endpoint_key: None,
         default_port: DEFAULT_PORT,
         default_bound: AllowedEndpoints::Nowhere,

@@ -17,7 +17,8 @@ use kube::ResourceExt;
 use kube::api::ListParams;
 use tracing::info;
 
-use self::conclude::{Hosts, INFRASTRUCTURE, Observed, conclude};
+pub(crate) use self::conclude::INFRASTRUCTURE;
+use self::conclude::{Hosts, Observed, conclude};
 use super::access::{self, Access, Identity};
 use super::context::Reconciliation;
 use crate::kinds::cluster::Metal3Cluster;

@@ -41,6 +41,7 @@ use kube::ResourceExt;
 use serde_json::json;
 use tracing::info;
 
+pub(crate) use self::conclude::HOST;
 use self::conclude::{Report, State, conclude};
 use self::gate::{Family, Owners};
 use super::context::Reconciliation;

@@ -46,8 +46,14 @@ pub trait Inspect: Send + Sync {
     /// Returns the namespace of the operator and of the Secrets of identities.
     fn operator_namespace(&self) -> &'static str;
 
-    /// Returns the type of the condition that tells whether the server can be used.
-    fn condition(&self) -> &'static str;
+    /// Returns whether the operator always has a credential for objects without a reference, such
+    /// as its own account. Otherwise only the operator knows whether it has one.
+    fn has_own_account(&self) -> bool {
+        false
+    }
+
+    /// Returns the type of the condition of a kind that tells whether the server can be used.
+    fn condition(&self, kind: &str) -> &'static str;
 
     /// Returns the names of reasons in the provider's conditions.
     fn reasons(&self) -> fn(Reason) -> &'static str;
@@ -336,7 +342,7 @@ pub async fn report(
 ) -> Result<CredentialReport, Error> {
     let objects = Objects { client, namespace };
     let asked = provider.question(&objects, kind, name).await?;
-    let operator_condition = find(&asked.conditions, provider.condition()).cloned();
+    let operator_condition = find(&asked.conditions, provider.condition(kind)).cloned();
     let report = |decision, assumptions| CredentialReport {
         object: asked.object,
         decision,
@@ -530,10 +536,12 @@ impl CredentialReader for FactReader<'_> {
                 namespace, name, ..
             } => known.secret = Some(self.secret(&namespace, &name).await?),
             Need::Operator => {
-                self.assume(
+                if !self.provider.has_own_account() {
+                    self.assume(
                     "you may not read the static credentials of the operator".to_owned(),
                     "only the operator knows whether it has static credentials for such objects, and for which servers".to_owned(),
-                );
+                    );
+                }
                 known.operator = Some(Some(decide::Static {
                     data: self.provider.shape().sample(),
                     bound: AllowedEndpoints::Anywhere,

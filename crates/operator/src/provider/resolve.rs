@@ -171,6 +171,7 @@ pub fn question<P: Provider>(
         target,
         shape: P::SHAPE,
         hold: Hold::None,
+        operator_credential: "static credentials",
         identity_kind: P::IDENTITIES.map(|kind| kind.kind),
         endpoint_key: None,
         default_port: 443,

@@ -212,7 +212,7 @@ impl Lister<'_> {
     fn user(&self, kind: &IdentityUser, object: &DynamicObject) -> User {
         let conditions = object.data["status"]["conditions"].clone();
         let conditions = valid_conditions(conditions).unwrap_or_default();
-        let condition = find(&conditions, self.provider.condition());
+        let condition = find(&conditions, self.provider.condition(kind.kind));
         User {
             kind: kind.kind,
             group: (kind.resource)().group,

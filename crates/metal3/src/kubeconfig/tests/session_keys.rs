@@ -27,6 +27,7 @@ fn granted(whole: &Value, context: Option<&str>) -> Credential {
         shape: Kubeconfig::ANY_IF_ASKED,
         hold: Hold::None,
         identity_kind: None,
+        operator_credential: "own account",
         endpoint_key: None,
         default_port: 443,
         default_bound: AllowedEndpoints::Nowhere,

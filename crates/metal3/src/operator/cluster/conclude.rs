@@ -9,7 +9,7 @@ use super::super::conditions::mirror;
 use crate::kinds::cluster::Metal3Cluster;
 
 /// Whether hosts can be used and the endpoint is known.
-pub(super) const INFRASTRUCTURE: &str = "BaremetalInfrastructureReady";
+pub(crate) const INFRASTRUCTURE: &str = "BaremetalInfrastructureReady";
 
 /// What was observed of a cluster.
 pub(super) struct Observed {

@@ -8,7 +8,7 @@ use crate::kinds::machine::Metal3Machine;
 use crate::operator::conditions::mirror;
 
 /// Whether the machine has a host.
-pub(super) const HOST: &str = "AssociateBareMetalHost";
+pub(crate) const HOST: &str = "AssociateBareMetalHost";
 /// Whether the Secrets of the machine are next to its host.
 const META_DATA: &str = "AssociateMetal3MachineMetaData";
 /// Whether the data of the machine is rendered.
