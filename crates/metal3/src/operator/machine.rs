@@ -42,7 +42,7 @@ use serde_json::json;
 use tracing::info;
 
 pub(crate) use self::conclude::HOST;
-use self::conclude::{Report, State, conclude};
+use self::conclude::{Report, State, conclude, is_reported};
 use self::gate::{Family, Owners};
 use super::context::Reconciliation;
 use super::host_secret::SecretOwner;
@@ -193,33 +193,30 @@ impl MachineReconciler<'_> {
         Halt::Stop(Outcome::Waits(self.of.resync_after()))
     }
 
-    /// Writes the status, and records an event if the host, or the obstacle, has changed.
+    /// Writes the status, and records events about what has changed.
     async fn commit(&mut self) -> Result<(), kube::Error> {
-        let before = find_in(&self.machine.stored, conclude::HOST).cloned();
+        let before = self.machine.stored.clone();
         let change = &mut self.machine;
-        conclude(
-            &mut change.object,
-            &change.stored,
-            &self.report,
-            Timestamp::now(),
-        );
+        let now = Timestamp::now();
+        conclude(&mut change.object, &change.stored, &self.report, now);
         change.commit().await?;
         let after = &self.machine.stored;
-        let Some(now) = find_in(after, conclude::HOST) else {
-            return Ok(());
-        };
-        let is_same =
-            before.is_some_and(|before| before.status == now.status && before.reason == now.reason);
-        if is_same {
-            return Ok(());
+        for kind in conclude::ALL {
+            let Some(condition) = find_in(after, kind) else {
+                continue;
+            };
+            if !is_reported(find_in(&before, kind), condition) {
+                continue;
+            }
+            let reason = condition.reason.as_str();
+            info!(key = %self.of.key, kind, reason, "condition changed");
+            let note = NewEvent {
+                warning: condition.status != "True",
+                reason,
+                note: condition.message.clone(),
+            };
+            self.of.record_event(after, note).await;
         }
-        info!(key = %self.of.key, reason = now.reason, "host condition changed");
-        let note = NewEvent {
-            warning: now.status != "True" && !now.reason.starts_with("Waiting"),
-            reason: &now.reason,
-            note: now.message.clone(),
-        };
-        self.of.record_event(after, note).await;
         Ok(())
     }
 }

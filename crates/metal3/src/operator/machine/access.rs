@@ -50,7 +50,11 @@ impl MachineReconciler<'_> {
         let error = match done {
             Err(Halt::Hosts(error)) => error,
             done => {
-                access.pool.mark_responsive();
+                // Both are known only from the server of the hosts.
+                let has_host = self.report.host.as_ref().is_some_and(State::is_true);
+                if has_host || done.is_ok() {
+                    access.pool.mark_responsive();
+                }
                 return done;
             }
         };

@@ -1,7 +1,7 @@
 //! The conditions of a machine. No I/O.
 
 use insula_capi::{Initialization, paused};
-use insula_operator::condition::{ConditionWriter, READY, find, seconds};
+use insula_operator::condition::{Condition, ConditionWriter, READY, find, seconds};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::kinds::machine::Metal3Machine;
@@ -42,6 +42,25 @@ impl State {
             message: message.into(),
         }
     }
+
+    pub(super) fn is_true(&self) -> bool {
+        self.is_true
+    }
+}
+
+/// The conditions, without their summary.
+pub(super) const ALL: [&str; 4] = [HOST, META_DATA, DATA, NODE];
+
+/// Returns whether users get an event about a condition that has changed: that the machine has a
+/// host, or that something went wrong. Waiting is normal.
+pub(super) fn is_reported(before: Option<&Condition>, now: &Condition) -> bool {
+    let is_same =
+        before.is_some_and(|before| before.status == now.status && before.reason == now.reason);
+    let is_normal = match now.status.as_str() {
+        "True" => now.type_ != HOST,
+        _ => now.reason.starts_with("Waiting") || now.reason == DELETING,
+    };
+    !is_same && !is_normal
 }
 
 /// What a reconciliation found. What it did not reach is as before.
@@ -53,6 +72,8 @@ pub(super) struct Report {
     pub node: Option<State>,
     /// Whether the machine has its provider ID.
     pub is_provisioned: bool,
+    /// Why the machine is paused, if it is.
+    pub paused: Option<String>,
 }
 
 /// Sets the conditions of a machine. Once it is provisioned it stays so, because Cluster API does
@@ -64,7 +85,7 @@ pub(super) fn conclude(
     now: Timestamp,
 ) {
     let mut writer = ConditionWriter::of(machine, now);
-    paused::set_condition(&mut writer, None);
+    paused::set_condition(&mut writer, report.paused.as_deref());
     for (kind, state) in [
         (HOST, &report.host),
         (META_DATA, &report.meta_data),
@@ -84,7 +105,7 @@ pub(super) fn conclude(
     if has_host && find(writer.conditions, NODE).is_none() {
         writer.set_false(NODE, WAITING_FOR_HOST, "its host is not provisioned yet");
     }
-    writer.summary(&[HOST, META_DATA, DATA, NODE]);
+    writer.summary(&ALL);
     let status = machine.status.get_or_insert_default();
     if report.is_provisioned {
         status.initialization = Some(Initialization {

@@ -1,6 +1,6 @@
 //! Annotations of a machine's host for moves to another management cluster, and pauses.
 
-use insula_capi::{Cluster, paused};
+use insula_capi::Cluster;
 use insula_operator::retry::Outcome;
 use kube::ResourceExt;
 
@@ -27,25 +27,25 @@ impl MachineReconciler<'_> {
         let own = self.machine.stored.spec.identity_ref.as_ref();
         let annotation = self.annotation();
         let cluster = family.cluster.as_ref();
+        let mut outcome = Outcome::Settled(self.of.resync_after());
         if let (None, Some(annotation), Some(cluster)) = (own.or(inherited), annotation, cluster) {
-            let done = self.pause_host(family, cluster, &annotation).await;
-            let outcome = match done {
-                Ok(()) => None,
-                Err(Halt::Stop(outcome)) => Some(outcome),
+            match self.pause_host(family, cluster, &annotation).await {
+                Ok(()) => {}
+                // The hosts are not accessible yet, and nothing is known.
+                Err(Halt::Stop(waits)) if self.report.host.is_none() => return Ok(waits),
+                Err(Halt::Stop(waits)) => outcome = waits,
                 Err(Halt::Api(error) | Halt::Hosts(error)) => {
                     let message = format!("BareMetalHost {annotation} is not paused yet");
                     self.no_host(PAUSE_FAILED, message);
                     self.commit().await?;
                     return Err(error);
                 }
-            };
-            if let Some(outcome) = outcome {
-                self.commit().await?;
-                return Ok(outcome);
             }
         }
-        let machine = &self.machine;
-        paused::pause(self.of, &machine.api, &machine.stored, why).await
+        self.of.release_session();
+        self.report.paused = Some(why.to_owned());
+        self.commit().await?;
+        Ok(outcome)
     }
 
     async fn pause_host(

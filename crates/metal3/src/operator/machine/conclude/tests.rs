@@ -78,6 +78,7 @@ fn conditions_are_those_of_the_last_step_reached() {
         data: Some(State::new(true, "SecretsSetExternally", "")),
         node: Some(State::new(false, "WaitingForNode", "no node yet")),
         is_provisioned: true,
+        paused: None,
     };
     let machine = concluded(&machine, &report, 2);
     assert_eq!(
@@ -172,4 +173,61 @@ fn nothing_is_written_if_nothing_has_changed() {
             ]),
         ]
     );
+}
+
+#[test]
+fn paused_machine_keeps_its_other_conditions() {
+    let report = Report {
+        host: Some(State::new(false, FAILED, "none")),
+        ..Report::default()
+    };
+    let machine = concluded(&Metal3Machine::default(), &report, 1);
+    let report = Report {
+        paused: Some("by its cluster".to_owned()),
+        ..Report::default()
+    };
+    let paused = concluded(&machine, &report, 2);
+    let before = conditions(&machine);
+    let after = conditions(&paused);
+    assert_eq!(
+        after[0],
+        json!(["Paused", "True", "Paused", "by its cluster"])
+    );
+    assert_eq!(after[1..], before[1..]);
+}
+
+#[test]
+fn events_are_about_hosts_and_problems() {
+    let condition = |kind: &str, state: State| {
+        let mut machine = Metal3Machine::default();
+        let mut writer = ConditionWriter::of(&mut machine, at(1));
+        match state.is_true {
+            true => writer.set_true(kind, state.reason, state.message),
+            false => writer.set_false(kind, state.reason, state.message),
+        }
+        machine.status.unwrap().conditions.remove(0)
+    };
+    let host = condition(HOST, State::new(true, ASSOCIATED, "a"));
+    let other = condition(HOST, State::new(true, ASSOCIATED, "b"));
+    let failed = condition(HOST, State::new(false, FAILED, ""));
+    let waiting = condition(NODE, State::new(false, "WaitingForNode", ""));
+    let conflict = condition(META_DATA, State::new(false, "SecretConflict", ""));
+    let ready = condition(NODE, State::new(true, "KubernetesNodeReady", ""));
+    for (before, now, expected) in [
+        (None, &host, true),
+        (Some(&host), &other, false),
+        (Some(&host), &failed, true),
+        (Some(&failed), &failed, false),
+        (None, &waiting, false),
+        (None, &conflict, true),
+        (Some(&waiting), &ready, false),
+    ] {
+        assert_eq!(
+            is_reported(before, now),
+            expected,
+            "{} {}",
+            now.type_,
+            now.reason
+        );
+    }
 }

@@ -1,0 +1,12 @@
+//! Machines: their hosts, Secrets, nodes and deletion, against a management cluster, a server with
+//! hosts and a server with nodes.
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+#[path = "../world/world.rs"]
+mod world;
+
+mod deletion;
+mod identities;
+mod pools;
+mod scene;
+mod single_tenant;
