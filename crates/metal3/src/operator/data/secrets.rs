@@ -3,15 +3,18 @@
 use std::collections::BTreeMap;
 
 use insula_capi::names::CLUSTER_LABEL;
+use insula_operator::retry::{Class, Outcome};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Secret, SecretReference};
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Resource, ResourceExt};
 use serde_json::{Value, json};
 
+use super::super::access::Problem;
 use super::super::host_secret::{
     Existing, HostSecret, SECRET_CONFLICT, SecretOwner, create_or_check,
 };
+use super::conclude::State;
 use super::family::Family;
 use super::{DataReconciler, Halt, HostAccess, Recorded, Step};
 use crate::data::secret::DataSecret;
@@ -81,7 +84,7 @@ impl DataReconciler<'_> {
                     "Secret {name:?} exists next to the host and does not belong to this \
                      machine: delete it there, or give the machine another name"
                 );
-                Err(self.problem(SECRET_CONFLICT, message))
+                Err(conflict(message))
             }
         }
     }
@@ -143,8 +146,8 @@ impl DataReconciler<'_> {
         };
         let secrets: Api<Secret> = pool.secrets();
         let created = create_or_check(&secrets, &wanted, Existing::Keep).await;
-        let conflict = created.map_err(Halt::Hosts)?;
-        conflict.map_err(|conflict| self.problem(SECRET_CONFLICT, conflict.to_string()))
+        let created = created.map_err(Halt::Hosts)?;
+        created.map_err(|error| conflict(error.to_string()))
     }
 
     fn owner(&self, family: &Family) -> SecretOwner {
@@ -188,6 +191,16 @@ impl DataReconciler<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns the halt of data whose Secret belongs to another object. Secrets next to hosts are not
+/// watched, so it is tried again.
+fn conflict(message: String) -> Halt {
+    let problem = Problem {
+        reason: SECRET_CONFLICT,
+        message,
+    };
+    Halt::Stop(State::Problem(problem), Outcome::Failed(Class::Blocked))
 }
 
 /// Returns the Secrets that a template is rendered to.

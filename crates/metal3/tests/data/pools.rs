@@ -1,0 +1,132 @@
+//! Addresses of claims.
+
+use std::collections::BTreeMap;
+
+use insula_metal3::ipam::kinds::{IPAddress, IPClaim, IPPool};
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use crate::scene::{IPAM, pool};
+use crate::world::{Management, Running, log_to_test, settings};
+
+/// Creates a claim.
+async fn claim(management: &Management, name: &str, annotations: Value) -> anyhow::Result<()> {
+    let claim = json!({
+        "apiVersion": IPAM, "kind": "IPClaim",
+        "metadata": {"name": name, "namespace": "team-a", "annotations": annotations},
+        "spec": {"pool": {"name": "net"}},
+    });
+    management.put(&claim).await.map(drop)
+}
+
+/// Waits until a claim has this address, or this error.
+async fn has(
+    management: &Management,
+    name: &str,
+    expected: Result<&str, &str>,
+) -> anyhow::Result<()> {
+    let is_so = |claim: &IPClaim| {
+        let status = claim.status.clone().unwrap_or_default();
+        let address = status.address.and_then(|address| address.name);
+        match (expected, address, status.error_message) {
+            (Ok(expected), Some(found), None) | (Err(expected), None, Some(found)) => {
+                expected == found
+            }
+            _ => false,
+        }
+    };
+    management.wait_until("team-a", name, is_so).await?;
+    Ok(())
+}
+
+async fn start(last: u8, more: Value) -> anyhow::Result<(Management, Running)> {
+    log_to_test();
+    let management = Management::start().await?;
+    let running = Running::new(management.operator.clone(), settings());
+    pool(&management, "team-a", "net", last, more).await?;
+    Ok((management, running))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn exhausted_pool_serves_waiting_claims_when_addresses_are_released() -> anyhow::Result<()> {
+    let (management, _running) = start(2, json!({})).await?;
+    let exhausted = Err("Exhausted IP Pools");
+    for (name, expected) in [
+        ("a", Ok("net-10-0-0-1")),
+        ("b", Ok("net-10-0-0-2")),
+        ("c", exhausted),
+        ("d", exhausted),
+    ] {
+        claim(&management, name, json!({})).await?;
+        has(&management, name, expected).await?;
+    }
+    management.delete::<IPClaim>("team-a", "a").await?;
+    management.wait_until_gone::<IPClaim>("team-a", "a").await?;
+    has(&management, "c", Ok("net-10-0-0-1")).await?;
+    has(&management, "d", exhausted).await?;
+    let more = json!({"spec": {"pools": [{"start": "10.0.0.1", "end": "10.0.0.3"}]}});
+    management.patch::<IPPool>("team-a", "net", more).await?;
+    has(&management, "d", Ok("net-10-0-0-3")).await?;
+    let address: IPAddress = management.api("team-a").get("net-10-0-0-3").await?;
+    assert_eq!(
+        json!(address.spec),
+        json!({
+            "address": "10.0.0.3", "prefix": 24, "gateway": "10.0.0.254",
+            "dnsServers": ["10.0.0.53"],
+            "claim": {"name": "d", "namespace": "team-a"},
+            "pool": {"name": "net", "namespace": "team-a"},
+        })
+    );
+    assert_eq!(address.finalizers(), ["ipaddress.ipam.metal3.io"]);
+    let expected: BTreeMap<_, _> = [("b", "10.0.0.2"), ("c", "10.0.0.1"), ("d", "10.0.0.3")]
+        .map(|(claim, address)| (claim.to_owned(), address.to_owned()))
+        .into();
+    let is_so = |pool: &IPPool| {
+        let status = pool.status.clone().unwrap_or_default();
+        status.indexes == expected
+    };
+    management.wait_until("team-a", "net", is_so).await?;
+
+    // A pool is deleted after its addresses.
+    management.delete::<IPPool>("team-a", "net").await?;
+    for name in ["b", "c", "d"] {
+        let left: IPPool = management.api("team-a").get("net").await?;
+        assert_eq!(left.finalizers(), ["ippool.ipam.metal3.io"]);
+        management.delete::<IPClaim>("team-a", name).await?;
+    }
+    management.wait_until_gone::<IPPool>("team-a", "net").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn addresses_are_kept_and_requested() -> anyhow::Result<()> {
+    let kept = json!({"kept": "10.0.0.2", "outside": "10.0.1.1"});
+    let (management, _running) = start(4, json!({"preAllocations": kept})).await?;
+    let request = |address: &str| json!({"ipAddress": address});
+    for (name, annotations, expected) in [
+        ("a", json!({}), Ok("net-10-0-0-1")),
+        ("b", json!({}), Ok("net-10-0-0-3")),
+        ("kept", json!({}), Ok("net-10-0-0-2")),
+        ("outside", json!({}), Err("Pre-allocated IP out of bounds")),
+        ("wants", request("10.0.0.4"), Ok("net-10-0-0-4")),
+        (
+            "late",
+            request("10.0.0.4"),
+            Err("Requested IP not available"),
+        ),
+    ] {
+        claim(&management, name, annotations).await?;
+        has(&management, name, expected).await?;
+    }
+    management.delete::<IPClaim>("team-a", "wants").await?;
+    has(&management, "late", Ok("net-10-0-0-4")).await?;
+    // Another controller that uses a claim keeps its address.
+    let finalizers = json!(["ipclaim.ipam.metal3.io", "example.com/used"]);
+    let hold = json!({"metadata": {"finalizers": finalizers}});
+    management.patch::<IPClaim>("team-a", "a", hold).await?;
+    management.delete::<IPClaim>("team-a", "a").await?;
+    claim(&management, "next", json!({})).await?;
+    has(&management, "next", Err("Exhausted IP Pools")).await?;
+    let drop = json!({"metadata": {"finalizers": ["ipclaim.ipam.metal3.io"]}});
+    management.patch::<IPClaim>("team-a", "a", drop).await?;
+    has(&management, "next", Ok("net-10-0-0-1")).await
+}
