@@ -99,14 +99,18 @@ async fn exhausted_pool_serves_waiting_claims_when_addresses_are_released() -> a
 
 #[tokio::test(flavor = "multi_thread")]
 async fn addresses_are_kept_and_requested() -> anyhow::Result<()> {
-    let kept = json!({"kept": "10.0.0.2", "outside": "10.0.1.1"});
+    let kept = json!({"kept": "10.0.0.2"});
     let (management, _running) = start(4, json!({"preAllocations": kept})).await?;
     let request = |address: &str| json!({"ipAddress": address});
     for (name, annotations, expected) in [
         ("a", json!({}), Ok("net-10-0-0-1")),
         ("b", json!({}), Ok("net-10-0-0-3")),
         ("kept", json!({}), Ok("net-10-0-0-2")),
-        ("outside", json!({}), Err("Pre-allocated IP out of bounds")),
+        (
+            "other",
+            request("10.0.0.2"),
+            Err("Requested IP not available"),
+        ),
         ("wants", request("10.0.0.4"), Ok("net-10-0-0-4")),
         (
             "late",

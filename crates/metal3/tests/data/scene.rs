@@ -228,6 +228,7 @@ pub fn metadata(machine: &Machine<'_>, index: u32, ip: &str, mac: &str) -> Strin
         host: (_, host),
         ..
     } = machine;
+    let mac = scalar(mac);
     format!(
         "host: {host}\nindex: \"{index}\"\nip: {ip}\nlocal-hostname: {name}\nmac: {mac}\n\
          machine: {name}-machine\nnamespace: {namespace}\n\
@@ -237,11 +238,20 @@ pub fn metadata(machine: &Machine<'_>, index: u32, ip: &str, mac: &str) -> Strin
 
 /// Returns the network data of [`spec`].
 pub fn network_data(ip: &str, mac: &str) -> String {
+    let mac = scalar(mac);
     format!(
         "links:\n- ethernet_mac_address: {mac}\n  id: eth0\n  mtu: 1500\n  type: phy\n\
          networks:\n- id: main\n  ip_address: {ip}\n  link: eth0\n  netmask: 255.255.255.0\n  \
          routes: []\n  type: ipv4\nservices:\n- address: 10.0.0.53\n  type: dns\n"
     )
+}
+
+/// Returns a MAC address as YAML. One without letters could be read as a number.
+fn scalar(mac: &str) -> String {
+    match mac.bytes().any(|one| one.is_ascii_alphabetic()) {
+        true => mac.to_owned(),
+        false => format!("\"{mac}\""),
+    }
 }
 
 /// Returns the text of a Secret's only key.
