@@ -45,6 +45,8 @@ struct State {
     /// The hosts, as the watch last saw them.
     hosts: BTreeMap<String, Arc<BareMetalHost>>,
     interest: Interest,
+    /// Whether the watch has failed since the access was last verified.
+    is_in_doubt: bool,
 }
 
 impl HostPool {
@@ -176,9 +178,17 @@ impl HostPool {
         self.trigger(keys);
     }
 
-    /// Triggers what depends on the access to the hosts.
+    /// Returns whether the watch has failed since the access was last verified.
+    pub fn is_in_doubt(&self) -> bool {
+        self.state().is_in_doubt
+    }
+
+    /// Triggers what depends on the access to the hosts, which has to be verified again.
     fn observe_failure(&self) {
-        let keys = self.state().interest.of_access();
+        let mut state = self.state();
+        state.is_in_doubt = true;
+        let keys = state.interest.of_access();
+        drop(state);
         self.trigger(keys);
     }
 

@@ -83,7 +83,8 @@ async fn verify(
     pool.follow_access(of.key.text());
     let key = of.session_key(&credential);
     let liveness = &of.context.provider.liveness;
-    if liveness.is_check_due(&key, Instant::now())
+    let is_due = liveness.is_check_due(&key, Instant::now());
+    if (is_due || pool.is_in_doubt())
         && let Err(error) = pool.verify().await
     {
         liveness.forget(&key);

@@ -124,10 +124,11 @@ impl HostPool {
     /// If one of these is not so.
     pub async fn verify(&self) -> Result<(), LoginError> {
         self.list_one().await?;
-        match self.is_in_cluster {
-            true => Ok(()),
-            false => rights::check(&self.client, &self.namespace).await,
+        if !self.is_in_cluster {
+            rights::check(&self.client, &self.namespace).await?;
         }
+        self.state().is_in_doubt = false;
+        Ok(())
     }
 
     async fn list_one(&self) -> Result<(), LoginError> {
