@@ -7,3 +7,7 @@ mod world;
 
 mod bare_metal;
 mod basics;
+mod credentials;
+mod hostile;
+mod life;
+mod order;

@@ -51,10 +51,7 @@ impl HostSide {
         let log = AuditLog::default();
         let server = TestServer::start_with(Setup {
             audit: Some(Audit::Memory(log.clone())),
-            tokens: format!(
-                "bmo,{BARE_METAL_OPERATOR},2,\"system:masters,tenant:system\"\n\
-                 rotating-1,rotating,3,\"tenant:system\"\n"
-            ),
+            tokens: format!("bmo,{BARE_METAL_OPERATOR},2,\"system:masters,tenant:system\"\n"),
             ..Setup::with_controllers()
         })
         .await?;

@@ -15,6 +15,7 @@
 )]
 
 mod core_driver;
+mod gate;
 mod host_side;
 mod kubeconfig;
 mod management;
@@ -37,6 +38,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tokio::time::{Instant, sleep};
 
+pub use gate::Gate;
 pub use host_side::{HostSide, USERS};
 pub use kubeconfig::{Entry, kubeconfig};
 pub use management::Management;
