@@ -5,6 +5,7 @@
 #[path = "../world/world.rs"]
 mod world;
 
+mod crash;
 mod deletion;
 mod identities;
 mod pools;

@@ -62,6 +62,10 @@ impl DataReconciler<'_> {
         let Some(metal3_machine) = self.metal3_machine().await? else {
             return Err(self.problem("Metal3MachineNotFound", "its Metal3Machine does not exist"));
         };
+        // It deletes the Secrets next to its host, which must not be written again.
+        if metal3_machine.metadata.deletion_timestamp.is_some() {
+            return Err(self.wait());
+        }
         let wanted = metal3_machine.spec.data_template.as_ref();
         if wanted.is_none_or(|wanted| wanted.name != named) {
             let message =
@@ -98,9 +102,12 @@ impl DataReconciler<'_> {
         })
     }
 
-    /// Returns the name of the machine that the data is for.
+    /// Returns the name of the machine that the data is for. After the machine is deleted, the
+    /// garbage collector may remove it from the owners; the claim has its name.
     pub(super) fn machine_name(&self) -> Option<&str> {
-        owner::of_kind(&self.data.stored, GROUP, "Metal3Machine")
+        let data = &self.data.stored;
+        let claim = data.spec.claim.as_ref().map(|claim| claim.name.as_str());
+        owner::of_kind(data, GROUP, "Metal3Machine").or(claim)
     }
 
     /// Reads the machine that the data is for.

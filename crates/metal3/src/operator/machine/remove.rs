@@ -1,8 +1,9 @@
 //! Releases the host of a machine that is being deleted.
 //!
 //! The order is: take everything from the host that it was to run, delete the Secrets next to it,
-//! delete the claim for rendered data, wait until the host is deprovisioned, release it, and
-//! remove the finalizer. While the hosts cannot be reached, the finalizer stays.
+//! wait until the host is deprovisioned, delete the claim for rendered data, release the host, and
+//! remove the finalizer. So the addresses of the claim are free only after the host has stopped
+//! using them. While the hosts cannot be reached, the finalizer stays.
 
 use insula_capi::names::CLONED_FROM;
 use insula_operator::commit;
@@ -54,21 +55,26 @@ impl MachineReconciler<'_> {
             None => None,
         };
         self.delete_secrets(pool).await?;
-        self.delete_claim().await?;
-        let Some(host) = host else {
-            return Ok(Outcome::Progressed);
-        };
-        if !is_deprovisioned(&host) {
+        if let Some(host) = host.as_ref().filter(|host| !is_deprovisioned(host)) {
             pool.follow_host(self.of.key.text(), &host.name_any());
             let status = host.status.clone().unwrap_or_default();
             let message = format!(
                 "BareMetalHost {} is in state {:?}",
-                host_text(&host),
+                host_text(host),
                 status.provisioning.state
             );
             self.report.host = Some(State::new(false, DELETING, message));
             return Err(Halt::Stop(Outcome::Waits(RETRY)));
         }
+        self.delete_claim().await?;
+        if let Some(host) = host {
+            self.free(pool, family, host).await?;
+        }
+        Ok(Outcome::Progressed)
+    }
+
+    /// Makes the host free, or keeps it for the next machine of the same group.
+    async fn free(&self, pool: &HostPool, family: &Family, host: BareMetalHost) -> Step<()> {
         let kept_for = self.next_group(family).await?;
         let owner = family.machine.as_ref();
         let cluster = cluster_name(&self.machine.stored, owner).unwrap_or_default();
@@ -81,7 +87,7 @@ impl MachineReconciler<'_> {
         }
         self.change_host(pool, &host, &after).await?;
         info!(key = %self.of.key, host = host_text(&host), "host released");
-        Ok(Outcome::Progressed)
+        Ok(())
     }
 
     /// Returns the host of the machine; none if it does not exist or belongs to another object.

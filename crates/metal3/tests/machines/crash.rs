@@ -1,0 +1,235 @@
+//! An operator that is killed at any write gives a machine exactly one host, and leaves nothing
+//! behind after the machine is deleted.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::Context as _;
+use futures_util::future::try_join_all;
+use http::{Method, Request};
+use insula_capi::Machine;
+use insula_metal3::kinds::data::Metal3Data;
+use insula_metal3::kinds::data_claim::Metal3DataClaim;
+use insula_metal3::kinds::machine::Metal3Machine;
+use kube::Client;
+use kube::api::ListParams;
+use kube::client::Body;
+use serde_json::json;
+use tokio::sync::Notify;
+use tower::{BoxError, service_fn};
+
+use crate::scene::{Scene, hosts_in_management, identity, secrets};
+use crate::world::{Running, Space, eventually, settings};
+
+/// The record of an operator that is killed before a write reaches the server.
+#[derive(Default)]
+struct KillRecord {
+    writes: AtomicUsize,
+    killed: Notify,
+}
+
+/// Returns a client that stops before a certain write in a namespace.
+fn killing_client(client: &Client, namespace: &str, at: usize, record: &Arc<KillRecord>) -> Client {
+    let (client, record) = (client.clone(), Arc::clone(record));
+    let path = format!("/namespaces/{namespace}/");
+    let service = service_fn(move |request: Request<Body>| {
+        let (client, record) = (client.clone(), Arc::clone(&record));
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        let is_event = request.uri().path().ends_with("/events");
+        let is_write = !is_read && !is_event && request.uri().path().contains(&path);
+        async move {
+            let nth = match is_write {
+                true => record.writes.fetch_add(1, Ordering::SeqCst) + 1,
+                false => 0,
+            };
+            if nth < at {
+                return Ok::<_, BoxError>(client.send(request).await?);
+            }
+            record.killed.notify_one();
+            std::future::pending().await
+        }
+    });
+    Client::new(service, "default")
+}
+
+/// Where the hosts of a machine are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hosts {
+    /// In the namespace of the machine: their changes are writes of the operator too.
+    Local,
+    /// At another server.
+    Remote,
+}
+
+/// A machine with an operator that is killed, and a successor.
+struct Life<'a> {
+    scene: &'a Scene,
+    hosts: Hosts,
+    /// The namespace, the machine, and the label of its hosts.
+    name: &'a str,
+    operator: Option<Running>,
+    record: Arc<KillRecord>,
+}
+
+impl Life<'_> {
+    fn start(&mut self, client: Client) {
+        let mut settings = settings();
+        settings.shell.tenants = false;
+        settings.shell.namespaces = BTreeSet::from([self.name.to_owned()]);
+        self.operator = Some(Running::new(client, settings));
+    }
+
+    /// Waits, and replaces the operator when it is killed.
+    async fn wait<T>(&mut self, wait: impl AsyncFn() -> anyhow::Result<T>) -> anyhow::Result<T> {
+        let record = Arc::clone(&self.record);
+        tokio::select! {
+            done = wait() => return done,
+            () = record.killed.notified() => {}
+        }
+        self.operator.take().context("an operator")?.kill().await;
+        self.start(self.scene.management().client.clone());
+        wait().await
+    }
+
+    fn pool(&self) -> (&Space, &str) {
+        match self.hosts {
+            Hosts::Local => (self.scene.management(), self.name),
+            Hosts::Remote => (&self.scene.world.hosts, "pool-a"),
+        }
+    }
+
+    /// Returns the consumers of its hosts.
+    async fn consumers(&self) -> anyhow::Result<Vec<String>> {
+        let (space, pool) = self.pool();
+        let all = space.consumers(pool).await?.into_iter();
+        let prefix = format!("{}-", self.name);
+        let of_life = all.filter(|(host, _)| host.starts_with(&prefix));
+        let mut consumers: Vec<_> = of_life.map(|(_, consumer)| consumer).collect();
+        consumers.sort();
+        Ok(consumers)
+    }
+
+    async fn prepare(&self) -> anyhow::Result<()> {
+        let (scene, name) = (self.scene, self.name);
+        let management = scene.management();
+        management.namespace(name).await?;
+        let (space, pool) = self.pool();
+        for number in 0..2 {
+            let host = format!("{name}-h{number}");
+            space.host(pool, &host, json!({"life": name})).await?;
+        }
+        let cluster = match self.hosts {
+            Hosts::Local => json!({}),
+            Hosts::Remote => {
+                scene
+                    .world
+                    .identity(name, "hosts", ("user-a", "pool-a"))
+                    .await?;
+                identity("hosts")
+            }
+        };
+        management
+            .put(&json!({
+                "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2",
+                "kind": "Metal3DataTemplate",
+                "metadata": {"name": "nodes", "namespace": name},
+                "spec": {"metaData": {"strings": [{"key": "k", "value": "v"}]}},
+            }))
+            .await?;
+        let machine = json!({
+            "hostSelector": {"matchLabels": {"life": name}}, "dataTemplate": {"name": "nodes"},
+        });
+        scene.cluster(name, "c", cluster, machine).await
+    }
+
+    async fn live(&mut self, at: usize) -> anyhow::Result<usize> {
+        let (scene, name) = (self.scene, self.name);
+        let management = scene.management();
+        self.prepare().await?;
+        let client = killing_client(&management.client, name, at, &self.record);
+        self.start(client);
+        management.machine(name, "c", name, "workers").await?;
+        self.wait(async || scene.provisioned(name, name).await)
+            .await?;
+        let expected = [String::new(), format!("Metal3Machine {name}/{name}")];
+        let found = self.consumers().await?;
+        anyhow::ensure!(found == expected, "{found:?}");
+        management.delete::<Machine>(name, name).await?;
+        self.wait(async || {
+            management
+                .wait_until_gone::<Metal3Machine>(name, name)
+                .await
+        })
+        .await?;
+        let found = self.consumers().await?;
+        anyhow::ensure!(found == ["", ""], "{found:?}");
+        let (claims, data) = (
+            management.api::<Metal3DataClaim>(name),
+            management.api::<Metal3Data>(name),
+        );
+        self.wait(async || {
+            eventually(async || {
+                let all = ListParams::default();
+                let left =
+                    claims.list(&all).await?.items.len() + data.list(&all).await?.items.len();
+                Ok((left == 0).then_some(()))
+            })
+            .await
+        })
+        .await?;
+        let (space, pool) = self.pool();
+        let suffixes = ["userdata", "metadata", "networkdata"];
+        let mut left = secrets(space, pool).await?;
+        left.retain(|one| suffixes.iter().any(|it| *one == format!("{name}-{it}")));
+        // Those of the own namespace go with the data.
+        let is_local = self.hosts == Hosts::Local;
+        anyhow::ensure!(is_local || left.is_empty(), "{left:?}");
+        Ok(self.record.writes.load(Ordering::SeqCst))
+    }
+}
+
+async fn live(scene: &Scene, hosts: Hosts, name: &str, at: usize) -> anyhow::Result<usize> {
+    let mut life = Life {
+        scene,
+        hosts,
+        name,
+        operator: None,
+        record: Arc::default(),
+    };
+    let lived = life.live(at).await;
+    lived.with_context(|| name.to_owned())
+}
+
+/// Kills the operator before each of its writes.
+async fn kill_at_any_write(hosts: Hosts) -> anyhow::Result<()> {
+    let mut scene = Scene::start().await?;
+    if let Some(running) = scene.running.take() {
+        running.stop().await?;
+    }
+    let _bare_metal = match hosts {
+        Hosts::Local => Some(hosts_in_management(scene.management()).await?),
+        Hosts::Remote => None,
+    };
+    let writes = live(&scene, hosts, "never", usize::MAX).await?;
+    anyhow::ensure!(writes > 10, "only {writes} writes");
+    for first in (1..=writes).step_by(4) {
+        let cases = (first..=writes.min(first + 3)).map(|at| {
+            let scene = &scene;
+            async move { live(scene, hosts, &format!("before-{at}"), at).await }
+        });
+        try_join_all(cases).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operator_killed_at_any_write_gives_one_local_host_and_releases_it() -> anyhow::Result<()> {
+    kill_at_any_write(Hosts::Local).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operator_killed_at_any_write_gives_one_remote_host_and_releases_it() -> anyhow::Result<()>
+{
+    kill_at_any_write(Hosts::Remote).await
+}
