@@ -11,6 +11,7 @@
 //! | `data_template` | reconciles data templates: an index and an object with data for each claim |
 //! | `data` | reconciles data: claims addresses, renders it, writes the Secrets next to the host |
 //! | `ip_pool` | reconciles address pools: an address for each claim |
+//! | `machine_template` | reconciles machine templates: copies the cleaning mode to machines |
 //! | `claims` | triggers the template or pool that a claim names |
 //! | `host_secret` | Secrets next to hosts that a kubeconfig reaches |
 //! | `conditions` | conditions in the form of both contracts of Cluster API |
@@ -25,6 +26,7 @@ mod data_template;
 mod host_secret;
 mod ip_pool;
 mod machine;
+mod machine_template;
 mod provider;
 mod run;
 

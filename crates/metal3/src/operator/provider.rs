@@ -8,14 +8,14 @@ use insula_operator::provider::{IdentityKind, Names, Provider, WatchedKind};
 use insula_operator::retry::Outcome;
 
 use super::context::{Metal3, Reconciliation};
-use super::{claims, cluster, data, data_template, ip_pool, machine};
+use super::{claims, cluster, data, data_template, ip_pool, machine, machine_template};
 use crate::ipam::contract;
 use crate::ipam::kinds::{IPAddress, IPClaim, IPPool};
 use crate::kinds::cluster::Metal3Cluster;
 use crate::kinds::data::Metal3Data;
 use crate::kinds::data_claim::Metal3DataClaim;
 use crate::kinds::data_template::Metal3DataTemplate;
-use crate::kinds::machine::Metal3Machine;
+use crate::kinds::machine::{Metal3Machine, Metal3MachineTemplate};
 use crate::kubeconfig::Kubeconfig;
 use crate::names::{API_VERSION, LEASE, PAUSED, WATCH_LABEL};
 use crate::pool::Pools;
@@ -42,6 +42,7 @@ impl Provider for Metal3 {
         vec![
             WatchedKind::reconciled::<Metal3Cluster>(),
             WatchedKind::reconciled::<Metal3Machine>(),
+            WatchedKind::reconciled::<Metal3MachineTemplate>(),
             WatchedKind::reconciled::<Metal3DataTemplate>(),
             WatchedKind::reconciled::<Metal3DataClaim>(),
             WatchedKind::reconciled::<Metal3Data>(),
@@ -61,6 +62,8 @@ impl Provider for Metal3 {
             cluster::reconcile(of).await
         } else if *kind == GroupKind::of::<Metal3Machine>() {
             machine::reconcile(of).await
+        } else if *kind == GroupKind::of::<Metal3MachineTemplate>() {
+            machine_template::reconcile(of).await
         } else if *kind == GroupKind::of::<Metal3DataTemplate>() {
             data_template::reconcile(of).await
         } else if *kind == GroupKind::of::<Metal3DataClaim>() {

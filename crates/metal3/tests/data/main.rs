@@ -9,5 +9,6 @@ mod crash;
 mod identity;
 mod in_cluster;
 mod indexes;
+mod machine_template;
 mod pools;
 mod scene;
