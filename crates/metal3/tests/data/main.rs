@@ -1,5 +1,5 @@
 //! Data templates, data and address pools, against a management cluster and a server with hosts.
-//! The tests play the part of the machines, which are paused.
+//! Most tests play the part of the machines, which are paused.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 #[path = "../world/world.rs"]
@@ -10,5 +10,6 @@ mod identity;
 mod in_cluster;
 mod indexes;
 mod machine_template;
+mod machines;
 mod pools;
 mod scene;
