@@ -8,6 +8,7 @@
 //! [`kms`] is a KMS v2 plugin with faults on request.
 //! [`oidc`] is an OpenID Connect provider that can misbehave.
 //! [`permissions`] reads and checks those of a folder and everything below it.
+//! [`requirements`] reads which tests prove which requirement.
 //! [`server`] is a complete API server in the test's own process.
 //! [`vcenter`] is a fake vCenter with accounts, virtual machines and a journal, and with faults on
 //! request.
@@ -22,6 +23,7 @@ pub mod kms;
 pub mod oidc;
 pub mod peer;
 pub mod permissions;
+pub mod requirements;
 pub mod server;
 pub mod vcenter;
 pub mod vcsim;

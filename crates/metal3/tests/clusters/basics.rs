@@ -47,7 +47,7 @@ pub async fn problem(
 }
 
 #[tokio::test]
-async fn s3_cluster_is_ready_after_its_credential_is_verified() -> anyhow::Result<()> {
+async fn s03_cluster_is_ready_after_its_credential_is_verified() -> anyhow::Result<()> {
     let world = World::new().await?;
     let _running = world.start();
     let management = &world.management;

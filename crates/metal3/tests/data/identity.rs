@@ -163,7 +163,7 @@ async fn machines_of_one_name_do_not_share_secrets() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn x6_data_is_kept_while_its_secrets_cannot_be_reached() -> anyhow::Result<()> {
+async fn x06_data_is_kept_while_its_secrets_cannot_be_reached() -> anyhow::Result<()> {
     let (world, _running) = world().await?;
     let (management, hosts) = (&world.management, &world.hosts);
     MACHINE.create(management, hosts).await?;
@@ -227,7 +227,7 @@ async fn secrets_stay_while_the_host_refers_to_them() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn x4_kubeconfig_may_lead_to_the_same_server_and_namespace() -> anyhow::Result<()> {
+async fn x04_kubeconfig_may_lead_to_the_same_server_and_namespace() -> anyhow::Result<()> {
     let (world, _running) = world().await?;
     let management = &world.management;
     let _bare_metal = serve_hosts(management).await?;

@@ -37,7 +37,7 @@ fn owners(owners: &[(&str, &str, &str, Option<String>, bool)]) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s4_data_is_rendered_next_to_the_machine_and_deleted_after_the_claim() -> anyhow::Result<()>
+async fn s04_data_is_rendered_next_to_the_machine_and_deleted_after_the_claim() -> anyhow::Result<()>
 {
     log_to_test();
     let management = Management::start().await?;

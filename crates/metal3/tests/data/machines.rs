@@ -107,7 +107,7 @@ async fn live(management: &Management, hosts: &Hosts<'_>, spec_of: Value) -> any
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s4_host_next_to_the_machine_is_provisioned_with_rendered_data() -> anyhow::Result<()> {
+async fn s04_host_next_to_the_machine_is_provisioned_with_rendered_data() -> anyhow::Result<()> {
     log_to_test();
     let management = Management::start().await?;
     let bare_metal = serve_hosts(&management).await?;
@@ -121,7 +121,7 @@ async fn s4_host_next_to_the_machine_is_provisioned_with_rendered_data() -> anyh
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s3_r21_r22_host_of_another_server_is_provisioned_with_rendered_data() -> anyhow::Result<()>
+async fn s03_r21_r22_host_of_another_server_is_provisioned_with_rendered_data() -> anyhow::Result<()>
 {
     let world = World::new().await?;
     let _running = world.start();
