@@ -15,8 +15,8 @@ use insula_operator::condition::seconds;
 use insula_operator::retry::Outcome;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
 use kube::api::PostParams;
-use kube::{Resource, ResourceExt};
 use tracing::info;
 
 use self::plan::{Plan, new_address};
@@ -47,7 +47,6 @@ pub(super) async fn reconcile(of: &Reconciliation<'_>) -> Result<Outcome, kube::
     let mut change = StatusChange::new(pools, pool);
     let is_deleted = change.stored.metadata.deletion_timestamp.is_some();
     if !is_deleted {
-        own(&mut change, cluster.as_ref()).await?;
         change.add_finalizer(POOL_FINALIZER).await?;
     } else if !has_finalizer(&change.stored, POOL_FINALIZER) {
         return Ok(Outcome::Gone);
@@ -82,24 +81,6 @@ pub(super) async fn reconcile(of: &Reconciliation<'_>) -> Result<Outcome, kube::
         return Ok(Outcome::Gone);
     }
     Ok(Outcome::Waits(of.resync_after()))
-}
-
-/// Makes the Cluster an owner of its pool, so that the pool is moved and deleted with it.
-async fn own(
-    change: &mut StatusChange<IPPool>,
-    cluster: Option<&Cluster>,
-) -> Result<(), kube::Error> {
-    let owner = cluster.and_then(|cluster| cluster.owner_ref(&()));
-    let Some(owner) = owner else {
-        return Ok(());
-    };
-    let mut owners = change.stored.owner_references().to_vec();
-    if owners.iter().any(|known| known.uid == owner.uid) {
-        return Ok(());
-    }
-    owners.push(owner);
-    let owners = serde_json::json!({"metadata": {"ownerReferences": owners}});
-    change.patch(owners).await
 }
 
 /// Returns the addresses of Cluster API's own kind. A server without this kind has none.

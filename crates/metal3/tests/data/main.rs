@@ -11,5 +11,6 @@ mod in_cluster;
 mod indexes;
 mod machine_template;
 mod machines;
+mod other_pools;
 mod pools;
 mod scene;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use insula_capi::Cluster;
 use insula_metal3::ipam::kinds::{IPAddress, IPClaim, IPPool};
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -133,4 +134,31 @@ async fn addresses_are_kept_and_requested() -> anyhow::Result<()> {
     let drop = json!({"metadata": {"finalizers": ["ipclaim.ipam.metal3.io"]}});
     management.patch::<IPClaim>("team-a", "a", drop).await?;
     has(&management, "next", Ok("net-10-0-0-1")).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pool_is_paused_with_its_cluster() -> anyhow::Result<()> {
+    log_to_test();
+    let management = Management::start().await?;
+    let _running = Running::new(management.operator.clone(), settings());
+    management.cluster("team-a", "prod", json!({})).await?;
+    let pause = |is_paused: bool| json!({"spec": {"paused": is_paused}});
+    management
+        .patch::<Cluster>("team-a", "prod", pause(true))
+        .await?;
+    let of_cluster = json!({"clusterName": "prod"});
+    pool(&management, "team-a", "net", 9, of_cluster).await?;
+    pool(&management, "team-a", "other", 9, json!({})).await?;
+    claim(&management, "a", json!({})).await?;
+    // The other pool was reconciled after this one was seen.
+    let is_reconciled = |pool: &IPPool| !pool.finalizers().is_empty();
+    management
+        .wait_until("team-a", "other", is_reconciled)
+        .await?;
+    let claims = management.api::<IPClaim>("team-a");
+    assert_eq!(claims.get("a").await?.status, None);
+    management
+        .patch::<Cluster>("team-a", "prod", pause(false))
+        .await?;
+    has(&management, "a", Ok("net-10-0-0-1")).await
 }
