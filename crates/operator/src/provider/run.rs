@@ -24,7 +24,7 @@ use crate::health::Health;
 use crate::key::{GroupKind, Key};
 use crate::lease::{Candidate, Times};
 use crate::queue::Trigger;
-use crate::read::get_named;
+use crate::read::{get_named, get_named_metadata};
 use crate::retry::{Class, Outcome};
 use crate::run::{self, Reconciler};
 
@@ -211,7 +211,7 @@ impl<P: Provider> Reconciler for Context<P> {
 impl<P: Provider> Context<P> {
     /// Reconciles an object with the rights of its namespace's service account, if the operator is
     /// to act as one. A terminating namespace has lost its RoleBindings, or is about to: the
-    /// operator cleans up with its own rights then.
+    /// operator cleans up with its own rights then, and does nothing else with them.
     async fn reconcile_with_account(
         &self,
         key: &Key,
@@ -226,7 +226,16 @@ impl<P: Provider> Context<P> {
             return done;
         }
         if self.is_terminating(key).await? {
-            return self.reconcile_object(key, failures, None).await;
+            return match self.deletion(key).await? {
+                Deletion::Pending => self.reconcile_object(key, failures, None).await,
+                // A finalizer can keep a namespace terminating for ever, so this alone permits
+                // nothing. The object is triggered again when it is deleted.
+                Deletion::None => done,
+                Deletion::Completed => {
+                    self.forget(key);
+                    Ok(Outcome::Gone)
+                }
+            };
         }
         self.report_forbidden(key, account, error).await?;
         done
@@ -239,6 +248,25 @@ impl<P: Provider> Context<P> {
             .get_metadata_opt(key.namespace_or_empty())
             .await?;
         Ok(namespace.is_none_or(|found| found.metadata.deletion_timestamp.is_some()))
+    }
+
+    /// Returns whether an object of a namespace is being deleted.
+    async fn deletion(&self, key: &Key) -> Result<Deletion, kube::Error> {
+        let resource = match key.kind == GroupKind::of::<Secret>() {
+            true => Some(ApiResource::erase::<Secret>(&())),
+            false => self.reconciled_resource(&key.kind),
+        };
+        let Some(resource) = resource else {
+            return Ok(Deletion::Completed);
+        };
+        let (client, namespace) = (self.client(key.space.as_deref()), key.namespace_or_empty());
+        let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &resource);
+        let found = get_named_metadata(&api, &key.name).await?;
+        Ok(match found.map(|found| found.metadata.deletion_timestamp) {
+            None => Deletion::Completed,
+            Some(None) => Deletion::None,
+            Some(Some(_)) => Deletion::Pending,
+        })
     }
 
     /// Records that a service account lacks a right. The account may not even write conditions, so
@@ -322,6 +350,16 @@ impl<P: Provider> Context<P> {
         let found = api.get_metadata_opt(&key.name).await?;
         Ok(found.is_none_or(|found| self.is_assigned(&found.metadata)))
     }
+}
+
+/// Whether an object is being deleted.
+enum Deletion {
+    /// It is not.
+    None,
+    /// It waits for its finalizers.
+    Pending,
+    /// It does not exist any more.
+    Completed,
 }
 
 fn is_forbidden(error: &kube::Error) -> bool {

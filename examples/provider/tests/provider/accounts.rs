@@ -177,6 +177,65 @@ async fn o08_operator_stops_when_a_tenant_removes_the_rights_of_its_account() ->
 }
 
 #[tokio::test]
+async fn o08_terminating_namespace_lets_the_operator_clean_up_and_nothing_else()
+-> anyhow::Result<()> {
+    let server = TestServer::start_with(Setup::with_controllers()).await?;
+    let authority = server.authority().certificate_pem();
+    let admin = connect(&server.url(), authority.as_bytes(), "system").await?;
+    server.system().await?.install(&manifests(true)).await?;
+    let dns = FakeDns::default();
+    let (address, certificate) = dns.start().await?;
+    server.tenant("acme").await?;
+    let token_of_operator = operator_token(&admin, true).await?;
+    let operator = connect(&server.url(), authority.as_bytes(), &token_of_operator).await?;
+    let operator = Running::start(operator, certificate, acting(true));
+    let acme = client_for(&admin, "acme");
+    let namespaces = Api::<Namespace>::all(acme.clone());
+    create(&namespaces, json!({"metadata": {"name": "web"}})).await?;
+    // With this finalizer alone, the namespace terminates for ever and keeps its objects.
+    let mut kept = json!(namespaces.get("web").await?);
+    kept["spec"]["finalizers"] = json!(["example.com/keep"]);
+    namespaces
+        .replace_subresource("finalize", "web", &PostParams::default(), &kept)
+        .await?;
+    let secrets: Api<Secret> = Api::namespaced(acme.clone(), "web");
+    create(&secrets, token("dns", "red")).await?;
+    let secrets: Api<Secret> = Api::namespaced(admin.clone(), "dns-system");
+    create(&secrets, token("shared", "blue")).await?;
+    let lent = account(&address, json!({"allowedTenants": {"selector": {}}}));
+    create(&accounts(&admin), lent).await?;
+    grant(&acme, "web").await?;
+    let records: Api<DnsRecord> = Api::namespaced(acme.clone(), "web");
+    let shared = json!({"kind": "DnsAccount", "name": "shared"});
+    create(&records, record(&address, "a", shared)).await?;
+    wait_for(&records, "a", "Written").await?;
+    unbind(&acme, "web").await?;
+    let own = json!({"kind": "Secret", "name": "dns"});
+    create(&records, record(&address, "b", own)).await?;
+    wait_for_event(&acme, "b").await?;
+
+    namespaces.delete("web", &DeleteParams::default()).await?;
+    let terminating = namespaces.get("web").await?;
+    assert!(terminating.metadata.deletion_timestamp.is_some());
+    let change = Patch::Merge(json!({"spec": {"address": "10.0.0.2"}}));
+    for name in ["a", "b"] {
+        let parameters = PatchParams::default();
+        records.patch(name, &parameters, &change).await?;
+    }
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(dns.records(), ["a=10.0.0.1 by blue"]);
+    let untouched = records.get("b").await?;
+    assert_eq!(
+        (untouched.status, untouched.metadata.finalizers),
+        (None, None)
+    );
+
+    records.delete("a", &DeleteParams::default()).await?;
+    wait_for_records(&dns, &[]).await?;
+    operator.stop().await
+}
+
+#[tokio::test]
 async fn o08_operator_acts_as_accounts_of_namespaces_on_a_real_kubernetes() -> anyhow::Result<()> {
     let Some(server) = KubeApiserver::start_with("system,system,1,system:masters\n").await else {
         return Ok(());
