@@ -10,7 +10,7 @@ use tower::{BoxError, service_fn};
 /// A request without a response within the timeout.
 #[derive(Debug, thiserror::Error)]
 #[error("no answer within {}s", .0.as_secs_f32())]
-pub struct NoAnswer(Duration);
+pub struct NoAnswer(pub(crate) Duration);
 
 /// Returns a client of the same server with a timeout until the response begins. The body, such
 /// as the events of a watch, is not limited.

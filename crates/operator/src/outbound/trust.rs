@@ -200,7 +200,8 @@ fn untrusted(why: Error, certificate: &CertificateDer<'_>, expected: Option<&Str
     Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(untrusted))))
 }
 
-fn describe(why: &CertificateError) -> String {
+/// Returns why a certificate is not trusted, without anything that it contains.
+pub(super) fn describe(why: &CertificateError) -> String {
     match why {
         // A known authority with another key is not that authority.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {

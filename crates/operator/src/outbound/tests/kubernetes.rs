@@ -159,3 +159,67 @@ async fn response_that_is_too_large_or_late_is_not_read() {
     let found = failure(client(&config(&server), short), &server).await;
     assert!(found.1.ends_with("no answer within 0.2s"), "{}", found.1);
 }
+
+#[tokio::test]
+async fn response_that_does_not_end_is_given_up() {
+    let part = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{";
+    let server = Server::start(|_| Reply::Send(part.into())).await;
+    let short = Duration::from_millis(200);
+    let failed = failure(client(&config(&server), short), &server);
+    let found = tokio::time::timeout(TIMEOUT, failed).await.unwrap();
+    assert!(found.1.ends_with("no answer within 0.2s"), "{}", found.1);
+}
+
+#[tokio::test]
+async fn response_that_needs_much_memory_is_not_parsed() {
+    let item = r#"{"metadata":{}},"#;
+    let items = item.repeat((3 << 20) / item.len());
+    let list = format!(r#"{{"metadata":{{}},"items":[{items}{{"metadata":{{}}}}]}}"#);
+    let server = Server::replying("200 OK", "", &list).await;
+    let found = failure(client(&config(&server), TIMEOUT), &server).await;
+    assert!(
+        found.1.ends_with("the response has too many values"),
+        "{}",
+        found.1
+    );
+}
+
+#[tokio::test]
+async fn error_of_a_watch_is_bounded_as_a_whole() {
+    let lines = "an error without end\n".repeat((9 << 20) / 21);
+    let server = Server::replying("500 Internal Server Error", "", &lines).await;
+    let maps: Api<ConfigMap> = Api::namespaced(client(&config(&server), TIMEOUT), "n");
+    let Err(error) = maps.watch(&WatchParams::default(), "1").await else {
+        panic!("a watch");
+    };
+    let error = kubernetes_login_error(&error, &server.endpoint);
+    assert!(
+        error.message.ends_with("the response has more than 8 MiB"),
+        "{}",
+        error.message
+    );
+}
+
+#[tokio::test]
+async fn certificate_for_other_names_is_described_without_them() {
+    let server = Server::replying("200 OK", "", "{}").await;
+    let mut other = config(&server);
+    other.tls_server_name = Some("hosts.example".to_owned());
+    let found = failure(client(&other, TIMEOUT), &server).await;
+    let message = format!(
+        "the certificate of {} is not trusted: it is for another name",
+        server.endpoint
+    );
+    assert_eq!(found, (Reason::CertificateNotTrusted, message));
+}
+
+#[tokio::test]
+async fn server_with_an_unexpected_status_counts_as_reachable() {
+    for status in ["400 Bad Request", "429 Too Many Requests", "503 Overloaded"] {
+        let server = Server::replying(status, "", "{}").await;
+        let maps: Api<ConfigMap> = Api::namespaced(client(&config(&server), TIMEOUT), "n");
+        let error = maps.list(&ListParams::default()).await.unwrap_err();
+        let error = kubernetes_login_error(&error, &server.endpoint);
+        assert!(error.answered, "{}", error.message);
+    }
+}
