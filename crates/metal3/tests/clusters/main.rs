@@ -11,3 +11,4 @@ mod credentials;
 mod hostile;
 mod life;
 mod order;
+mod spaces;

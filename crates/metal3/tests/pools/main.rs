@@ -282,6 +282,7 @@ async fn hosts_are_seen_and_trigger_their_machines() -> anyhow::Result<()> {
     let account = "/api/v1/namespaces/pool-a/serviceaccounts/full";
     world.hosts.delete(account).await?;
     assert_eq!(next_key(&mut keys).await?, "cluster");
+    assert!(again.is_in_doubt());
     assert_eq!(world.pools.is_alive(&again).await, Ok(false));
     Ok(())
 }

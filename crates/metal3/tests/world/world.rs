@@ -5,6 +5,9 @@
 //! | [`Management`] | the kinds, Cluster API, and the namespaces `team-a` and `team-b`; no hosts |
 //! | [`HostSide`] | hosts in the namespaces `pool-a`, `pool-b` and `shared`, and a fake Bare Metal Operator |
 //! | [`Workload`] | the nodes of workload clusters |
+//! | [`Tenants`] | one server with hosts in a tenant's space, and clusters in those of others |
+//!
+//! A second [`Management`] is the target of a move.
 //!
 //! Test targets include it with `#[path = "../world/world.rs"] mod world;`.
 
@@ -22,6 +25,8 @@ mod management;
 mod requests;
 mod running;
 mod space;
+mod team;
+mod tenants;
 mod workload;
 
 use std::time::Duration;
@@ -45,6 +50,8 @@ pub use management::Management;
 pub use requests::Request;
 pub use running::Running;
 pub use space::{HasConditions, Space, condition};
+pub use team::bootstrap_data;
+pub use tenants::Tenants;
 pub use workload::Workload;
 
 /// The deadline of every wait. A wait takes a second or two, unless the machine is busy.
