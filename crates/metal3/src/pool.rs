@@ -6,15 +6,17 @@
 //! | `client` | the client of such a server |
 //! | `rights` | checks of the rights that a kubeconfig's user needs |
 //! | `watch` | the watch of the hosts |
+//! | `memory` | the memory that hosts take |
 //! | `interest` | the machines to reconcile when a host changes |
 
 mod client;
 mod connect;
 mod interest;
+mod memory;
 pub mod rights;
 mod watch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use insula_identity::endpoint::Endpoint;
@@ -24,8 +26,14 @@ use kube::{Api, Client, ResourceExt};
 
 use crate::kinds::host::BareMetalHost;
 use interest::Interest;
+use memory::PoolMemory;
 
 pub use connect::{IN_CLUSTER, OpenPool, Pools, in_cluster};
+pub use memory::HostMemory;
+
+/// The number of hosts of a namespace that are used. A server that a tenant chose may list any
+/// number, and all of them are kept in memory.
+const MAX_HOSTS: usize = 10_000;
 
 /// The hosts of one namespace of an API server.
 pub struct HostPool {
@@ -40,13 +48,46 @@ pub struct HostPool {
     requeue: Arc<Requeue>,
 }
 
-#[derive(Default)]
 struct State {
     /// The hosts, as the watch last saw them.
-    hosts: BTreeMap<String, Arc<BareMetalHost>>,
+    hosts: BTreeMap<String, KnownHost>,
+    memory: PoolMemory,
     interest: Interest,
     /// Whether the watch has failed since the access was last verified.
     is_in_doubt: bool,
+    /// Whether the last request of the watch failed.
+    is_watch_failing: bool,
+}
+
+/// A host, and the memory that it takes.
+struct KnownHost {
+    host: Arc<BareMetalHost>,
+    size: usize,
+}
+
+impl State {
+    /// Takes over a host. Returns whether there is room for it; one that is not taken over is
+    /// not known in its earlier version either.
+    fn insert(&mut self, mut host: BareMetalHost) -> bool {
+        let name = host.name_any();
+        host.metadata.managed_fields = None;
+        let size = memory::estimate(&host);
+        let known = self.hosts.get(&name).map(|known| known.size);
+        let has_room = known.is_some() || self.hosts.len() < MAX_HOSTS;
+        if !has_room || !self.memory.replace(known.unwrap_or_default(), size) {
+            self.remove(&name);
+            return false;
+        }
+        let host = Arc::new(host);
+        self.hosts.insert(name, KnownHost { host, size });
+        true
+    }
+
+    fn remove(&mut self, name: &str) {
+        if let Some(known) = self.hosts.remove(name) {
+            self.memory.replace(known.size, 0);
+        }
+    }
 }
 
 impl HostPool {
@@ -55,6 +96,7 @@ impl HostPool {
         endpoint: Endpoint,
         namespace: String,
         is_in_cluster: bool,
+        memory: PoolMemory,
         requeue: Arc<Requeue>,
     ) -> Self {
         Self {
@@ -63,7 +105,13 @@ impl HostPool {
             namespace,
             is_in_cluster,
             claiming: tokio::sync::Mutex::default(),
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                hosts: BTreeMap::new(),
+                memory,
+                interest: Interest::default(),
+                is_in_doubt: false,
+                is_watch_failing: false,
+            }),
             requeue,
         }
     }
@@ -97,23 +145,24 @@ impl HostPool {
     /// Returns the hosts as the watch last saw them. They may be out of date, so what is chosen of
     /// them is claimed only in the same version.
     pub fn seen(&self) -> Vec<Arc<BareMetalHost>> {
-        self.state().hosts.values().cloned().collect()
+        let state = self.state();
+        let hosts = state.hosts.values();
+        hosts.map(|known| Arc::clone(&known.host)).collect()
     }
 
     /// Remembers a host that this operator read or wrote, until the watch reports it.
     pub fn remember(&self, host: BareMetalHost) {
         let mut state = self.state();
-        let name = host.name_any();
-        let known = state.hosts.get(&name);
+        let known = state.hosts.get(&host.name_any());
         // The watch may have been faster, and reports each version only once.
-        if known.is_none_or(|known| revision(known) <= revision(&host)) {
-            state.hosts.insert(name, Arc::new(host));
+        if known.is_none_or(|known| revision(&known.host) <= revision(&host)) {
+            state.insert(host);
         }
     }
 
     /// Forgets a host that does not exist any more, before the watch reports it.
     pub fn forget_host(&self, name: &str) {
-        self.state().hosts.remove(name);
+        self.state().remove(name);
     }
 
     /// Triggers a machine when its host changes.
@@ -140,42 +189,43 @@ impl HostPool {
         self.state().interest.forget(key);
     }
 
-    /// Takes over a host that the watch reports.
-    fn observe(&self, host: BareMetalHost) {
+    /// Returns whether the last request of the watch failed: what it reported before may be out of
+    /// date.
+    pub fn is_watch_failing(&self) -> bool {
+        self.state().is_watch_failing
+    }
+
+    /// Takes over a host that the watch reports or lists. Machines are triggered if it differs.
+    /// Returns whether there is room for it.
+    fn observe(&self, host: BareMetalHost) -> bool {
         let mut state = self.state();
-        let keys = state.interest.of_changed(&host);
-        state.hosts.insert(host.name_any(), Arc::new(host));
+        let known = state.hosts.get(&host.name_any());
+        let known = known.and_then(|known| known.host.resource_version());
+        let keys = match known.is_some() && known == host.resource_version() {
+            true => Vec::new(),
+            false => state.interest.of_changed(&host),
+        };
+        let is_used = state.insert(host);
         drop(state);
         self.trigger(keys);
+        is_used
     }
 
     /// Removes a host that the watch reports as deleted.
     fn observe_deleted(&self, name: &str) {
         let mut state = self.state();
-        state.hosts.remove(name);
+        state.remove(name);
         let keys = state.interest.of_host(name);
         drop(state);
         self.trigger(keys);
     }
 
-    /// Takes over all hosts of a new list. Machines are triggered by those that differ.
-    fn observe_all(&self, hosts: Vec<BareMetalHost>) {
-        let mut keys = Vec::new();
-        let mut state = self.state();
-        let mut before = std::mem::take(&mut state.hosts);
-        for host in hosts {
-            let name = host.name_any();
-            let known = before.remove(&name);
-            if known.is_none_or(|known| known.resource_version() != host.resource_version()) {
-                keys.extend(state.interest.of_changed(&host));
-            }
-            state.hosts.insert(name, Arc::new(host));
+    /// Removes the hosts that a new list does not have.
+    fn observe_listed(&self, names: &BTreeSet<String>) {
+        let known: Vec<_> = self.state().hosts.keys().cloned().collect();
+        for name in known.iter().filter(|name| !names.contains(*name)) {
+            self.observe_deleted(name);
         }
-        for deleted in before.keys() {
-            keys.extend(state.interest.of_host(deleted));
-        }
-        drop(state);
-        self.trigger(keys);
     }
 
     /// Returns whether the watch has failed since the access was last verified.
@@ -183,11 +233,16 @@ impl HostPool {
         self.state().is_in_doubt
     }
 
-    /// Triggers what depends on the access to the hosts, which has to be verified again.
-    fn observe_failure(&self) {
+    /// Records whether the watch fails. If it begins to, what depends on the access to the hosts
+    /// is triggered, and the access has to be verified again.
+    fn observe_failing(&self, is_failing: bool) {
         let mut state = self.state();
-        state.is_in_doubt = true;
-        let keys = state.interest.of_access();
+        state.is_in_doubt |= is_failing;
+        let was_failing = std::mem::replace(&mut state.is_watch_failing, is_failing);
+        let keys = match is_failing && !was_failing {
+            true => state.interest.of_access(),
+            false => Vec::new(),
+        };
         drop(state);
         self.trigger(keys);
     }

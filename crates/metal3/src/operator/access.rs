@@ -70,7 +70,7 @@ fn reference(identity: &IdentityReference) -> IdentityRef<'_> {
 }
 
 /// Returns the access that an object gets. Without a reference, the hosts are those of its own
-/// namespace, and the operator uses its own account.
+/// namespace, and the operator uses its own account, or the one of the namespace that it acts as.
 ///
 /// # Errors
 ///
@@ -80,7 +80,10 @@ pub(super) async fn open(
     identity: Identity<'_>,
 ) -> Result<Access, kube::Error> {
     let credential = match host_side(identity.own(), identity.parent()) {
-        HostSide::BesideMachine => in_cluster(of.key.namespace_or_empty()).map_err(invalid),
+        HostSide::BesideMachine => {
+            let (space, account) = (of.key.space.as_deref(), of.service_account());
+            in_cluster(space, of.key.namespace_or_empty(), account).map_err(invalid)
+        }
         HostSide::Identity(references) => match check_names(identity) {
             Ok(()) => of.resolve(&ask(of, references)).await?,
             Err(refusal) => Err(refusal),

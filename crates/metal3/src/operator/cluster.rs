@@ -83,10 +83,8 @@ async fn verify(
     pool.follow_access(of.key.text());
     let key = of.session_key(&credential);
     let liveness = &of.context.provider.liveness;
-    let is_due = liveness.is_check_due(&key, Instant::now());
-    if (is_due || pool.is_in_doubt())
-        && let Err(error) = pool.verify().await
-    {
+    let is_check_due = liveness.is_check_due(&key, Instant::now()) || pool.is_in_doubt();
+    if is_check_due && let Err(error) = pool.verify().await {
         liveness.forget(&key);
         let outcome = match error.reason {
             // The next login tells whether the credential is refused for good.
@@ -94,7 +92,7 @@ async fn verify(
                 pool.mark_dead();
                 Outcome::Progressed
             }
-            Reason::Unreachable => {
+            Reason::Unreachable if !error.answered => {
                 pool.mark_unresponsive();
                 Outcome::Failed(Class::Blocked)
             }

@@ -69,6 +69,7 @@ pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = 
         own: client.clone(),
         clients: clients.clone(),
         requeue: Arc::clone(&shell.requeue),
+        memory: Arc::default(),
     };
     let provider = Metal3 {
         kubeconfigs: match settings.allow_insecure_hosts {

@@ -1,13 +1,13 @@
 //! Opens pools of hosts.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use insula_identity::credential::{Credential, Source};
-use insula_identity::endpoint::Endpoint;
+use insula_identity::credential::{Credential, Hidden, Source};
+use insula_identity::endpoint::{Endpoint, InvalidEndpoint};
 use insula_identity::reason::Reason;
 use insula_identity::session::{Connector, Key, LoginError};
+use insula_operator::account::ServiceAccount;
 use insula_operator::outbound::{HttpClients, kubernetes_login_error};
 use insula_operator::provider::Requeue;
 use insula_operator::spaces;
@@ -15,7 +15,8 @@ use kube::Client;
 use kube::api::ListParams;
 use tokio::task::AbortHandle;
 
-use super::{HostPool, client, rights, watch};
+use super::memory::{Owner, PoolMemory};
+use super::{HostMemory, HostPool, client, rights, watch};
 use crate::kubeconfig::HostAccess;
 
 /// The name of the operator's own server, as the endpoint of a credential.
@@ -24,18 +25,32 @@ pub const IN_CLUSTER: &str = "kubernetes.default.svc";
 /// How long the access to hosts may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Returns the credential for hosts of the operator's own server, next to machines of a namespace.
+/// The key of the service account to act as, in the content of the credential for hosts of the
+/// operator's own server.
+const ACCOUNT: &str = "service-account";
+
+/// Returns the credential for hosts of the operator's own server, next to machines of a namespace:
+/// that of the service account to act as, or else of the operator.
+///
+/// Failures are counted by endpoint, and must not be counted for other spaces. So each space has an
+/// endpoint of its own, and none can be named in a kubeconfig: there is no port 0.
 ///
 /// # Errors
 ///
-/// Never: the name of the server is valid. The error is that of parsing it.
+/// If the space is no name.
 pub fn in_cluster(
+    space: Option<&str>,
     namespace: &str,
-) -> Result<Credential, insula_identity::endpoint::InvalidEndpoint> {
-    let endpoint = Endpoint::parse(IN_CLUSTER, 443)?;
+    account: Option<&str>,
+) -> Result<Credential, InvalidEndpoint> {
+    let endpoint = match space {
+        Some(space) => Endpoint::parse(&format!("{space}.{IN_CLUSTER}"), 0)?,
+        None => Endpoint::parse(IN_CLUSTER, 0)?,
+    };
+    let account = account.map(|name| (ACCOUNT.to_owned(), Hidden::new(name)));
     Ok(Credential {
         scope: Some(namespace.to_owned()),
-        ..Credential::of_operator(BTreeMap::new(), endpoint)
+        ..Credential::of_operator(account.into_iter().collect(), endpoint)
     })
 }
 
@@ -48,6 +63,8 @@ pub struct Pools {
     pub clients: HttpClients,
     /// Takes the objects that changes of hosts trigger.
     pub requeue: Arc<Requeue>,
+    /// The memory that hosts take.
+    pub memory: Arc<HostMemory>,
 }
 
 /// An open pool. Its watch ends with it.
@@ -73,9 +90,19 @@ impl Drop for OpenPool {
 impl Pools {
     fn client(&self, key: &Key, credential: &Credential) -> Result<Client, LoginError> {
         if credential.source == Source::Operator {
-            return Ok(match key.space.as_deref() {
+            let space = key.space.as_deref();
+            let client = match space {
                 Some(space) => spaces::client_for(&self.own, space),
                 None => self.own.clone(),
+            };
+            let account = credential.text(ACCOUNT).map(|name| ServiceAccount {
+                space,
+                namespace: credential.scope.as_deref().unwrap_or_default(),
+                name,
+            });
+            return Ok(match account {
+                Some(account) => account.impersonate(&client),
+                None => client,
             });
         }
         let invalid = || LoginError {
@@ -97,12 +124,23 @@ impl Connector for Pools {
         let client = self.client(key, credential)?;
         let namespace = credential.scope.clone().unwrap_or_default();
         let is_in_cluster = credential.source == Source::Operator;
-        let (endpoint, requeue) = (credential.endpoint.clone(), Arc::clone(&self.requeue));
-        let pool = HostPool::new(client, endpoint, namespace, is_in_cluster, requeue);
+        // Messages name the server as its clients do.
+        let endpoint = match is_in_cluster {
+            true => Endpoint::parse(IN_CLUSTER, 443).ok(),
+            false => None,
+        };
+        let endpoint = endpoint.unwrap_or_else(|| credential.endpoint.clone());
+        let requeue = Arc::clone(&self.requeue);
+        let memory = PoolMemory::new(Arc::clone(&self.memory), Owner::of(key));
+        let pool = HostPool::new(client, endpoint, namespace, is_in_cluster, memory, requeue);
         let pool = Arc::new(pool);
         pool.verify().await?;
-        let watch = watch::start(&pool).await.abort_handle();
-        Ok(OpenPool { pool, watch })
+        let (watch, is_listed) = watch::start(&pool);
+        // A login that is given up ends the watch: a server may let it wait for ever.
+        let open = OpenPool { pool, watch };
+        // A failed watch is retried.
+        is_listed.await.ok();
+        Ok(open)
     }
 
     async fn is_alive(&self, session: &OpenPool) -> Result<bool, LoginError> {
@@ -138,7 +176,9 @@ impl HostPool {
             Err(error) => kubernetes_login_error(&error, &self.endpoint),
         };
         Err(match error.reason {
-            Reason::Forbidden => rights::forbidden(&self.namespace, "list baremetalhosts"),
+            Reason::Forbidden if !self.is_in_cluster => {
+                rights::forbidden(&self.namespace, "list baremetalhosts")
+            }
             Reason::NotServed => LoginError {
                 message: format!(
                     "{} does not serve BareMetalHosts: install the Bare Metal Operator's \

@@ -71,6 +71,7 @@ impl World {
             own: kube::Client::try_from(own)?,
             clients,
             requeue: Arc::clone(&requeue),
+            memory: Arc::default(),
         };
         Ok(Self {
             server,

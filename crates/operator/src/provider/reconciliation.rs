@@ -83,6 +83,12 @@ impl<'a, P: Provider> Reconciliation<'a, P> {
         }
     }
 
+    /// Returns the name of the service account that the operator acts as in the namespace of the
+    /// object; none if it acts as itself.
+    pub fn service_account(&self) -> Option<&str> {
+        self.account.map(|account| account.name)
+    }
+
     /// Returns the objects of a kind in the namespace of the object.
     pub fn api<K>(&self) -> Api<K>
     where
