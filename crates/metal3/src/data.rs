@@ -7,7 +7,7 @@
 //! | [`sources`] | the objects that values come from |
 //! | [`metadata`] | metadata |
 //! | [`network`] | network data, in the format of OpenStack |
-//! | [`secret`] | names and owners of the Secrets |
+//! | [`secret`] | names and keys of the Secrets |
 //! | `yaml` | YAML text |
 
 pub mod index;

@@ -59,6 +59,9 @@ pub const LABEL_SYNC_PREFIXES: &str = "metal3.io/metal3-label-sync-prefixes";
 pub const REQUESTED_ADDRESS: &str = "ipAddress";
 /// Prefix of the annotation of hosts to restart; the UID of the remediation follows.
 pub const REBOOT_PREFIX: &str = "reboot.metal3.io/metal3-remediation-";
+/// Annotation of hosts: the tenant of the machine that uses it, if it is in a tenant's space of an
+/// Insula. The reference to the machine has no field for it.
+pub const TENANT_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/tenant";
 /// Annotation of Secrets next to hosts: kind, namespace and name of the object they belong to.
 pub const OWNER_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/owner";
 

@@ -1,8 +1,4 @@
-//! Names and owners of the Secrets next to a host.
-
-use std::collections::BTreeMap;
-
-use crate::names::OWNER_ANNOTATION;
+//! Names and keys of the Secrets next to a host.
 
 /// The content of a Secret next to a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,23 +32,6 @@ impl DataSecret {
     }
 }
 
-/// Returns the value of the annotation with the owner of a Secret, which cannot be an owner
-/// reference: the owner is in another namespace or cluster.
-pub fn owner(machine_namespace: &str, machine: &str) -> String {
-    format!("Metal3Machine/{machine_namespace}/{machine}")
-}
-
-/// Returns whether a Secret with these annotations belongs to a machine. The Secret of another
-/// owner is neither used nor changed nor deleted: machines of two teams can have one name.
-pub fn is_owned(
-    annotations: Option<&BTreeMap<String, String>>,
-    machine_namespace: &str,
-    machine: &str,
-) -> bool {
-    let found = annotations.and_then(|annotations| annotations.get(OWNER_ANNOTATION));
-    found.is_some_and(|found| *found == owner(machine_namespace, machine))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,22 +51,5 @@ mod tests {
             all.map(DataSecret::key),
             ["metaData", "networkData", "value"]
         );
-    }
-
-    #[test]
-    fn secret_of_another_owner_is_told_apart() {
-        let annotated =
-            |value: &str| BTreeMap::from([(OWNER_ANNOTATION.to_owned(), value.to_owned())]);
-        for (annotations, is_own) in [
-            (Some(annotated("Metal3Machine/team-a/m-1")), true),
-            (Some(annotated("Metal3Machine/team-b/m-1")), false),
-            (Some(annotated("Metal3Machine/team-a/m-2")), false),
-            (Some(annotated("Metal3Data/team-a/m-1")), false),
-            (Some(BTreeMap::new()), false),
-            (None, false),
-        ] {
-            assert_eq!(is_owned(annotations.as_ref(), "team-a", "m-1"), is_own);
-        }
-        assert_eq!(owner("team-a", "m-1"), "Metal3Machine/team-a/m-1");
     }
 }

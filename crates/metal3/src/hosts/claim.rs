@@ -13,5 +13,5 @@ pub fn claim(host: &mut BareMetalHost, machine: &Consumer, version: &str, cluste
     let labels = host.metadata.labels.get_or_insert_default();
     labels.insert(CLUSTER_LABEL.to_owned(), cluster.to_owned());
     labels.remove(NODE_REUSE);
-    host.spec.consumer_ref = Some(machine.reference(version));
+    machine.take(host, version);
 }

@@ -2,7 +2,8 @@
 
 use k8s_openapi::api::core::v1::ObjectReference;
 
-use crate::names::GROUP;
+use crate::kinds::host::BareMetalHost;
+use crate::names::{GROUP, TENANT_ANNOTATION};
 
 /// An object that can use a host: a machine, or a cluster that keeps the host for its next
 /// machine.
@@ -16,32 +17,45 @@ pub struct Consumer {
     pub namespace: String,
     /// The name.
     pub name: String,
+    /// The tenant, if it is in a tenant's space of an Insula.
+    pub tenant: Option<String>,
 }
 
 impl Consumer {
-    /// Returns a machine.
+    /// Returns a machine of the operator's own space.
     pub fn machine(namespace: &str, name: &str) -> Self {
         Self {
             kind: "Metal3Machine",
             group: GROUP,
             namespace: namespace.to_owned(),
             name: name.to_owned(),
+            tenant: None,
         }
     }
 
-    /// Returns a cluster.
+    /// Returns a cluster of the operator's own space.
     pub fn cluster(namespace: &str, name: &str) -> Self {
         Self {
             kind: "Cluster",
             group: insula_capi::names::GROUP,
             namespace: namespace.to_owned(),
             name: name.to_owned(),
+            tenant: None,
         }
     }
 
-    /// Returns whether a reference is to this object. Version and UID do not count: both are
+    /// Returns the object of the same name in a space.
+    #[must_use]
+    pub fn in_space(self, tenant: Option<&str>) -> Self {
+        Self {
+            tenant: tenant.map(str::to_owned),
+            ..self
+        }
+    }
+
+    /// Returns whether a reference is to this object, or to one of another tenant. Version and UID do not count: both are
     /// other ones after a move to another management cluster.
-    pub fn is(&self, reference: &ObjectReference) -> bool {
+    pub(super) fn is(&self, reference: &ObjectReference) -> bool {
         let version = reference.api_version.as_deref().unwrap_or_default();
         let group = match version.split_once('/') {
             Some((_, version)) if version.contains('/') => return false,
@@ -55,13 +69,27 @@ impl Consumer {
     }
 
     /// Returns whether a host is used by this object.
-    pub fn has(&self, host: &crate::kinds::host::BareMetalHost) -> bool {
+    pub fn has(&self, host: &BareMetalHost) -> bool {
         let consumer = host.spec.consumer_ref.as_ref();
-        consumer.is_some_and(|consumer| self.is(consumer))
+        let annotations = host.metadata.annotations.as_ref();
+        let tenant = annotations.and_then(|all| all.get(TENANT_ANNOTATION));
+        tenant == self.tenant.as_ref() && consumer.is_some_and(|consumer| self.is(consumer))
+    }
+
+    /// Makes this object the user of a host.
+    pub fn take(&self, host: &mut BareMetalHost, version: &str) {
+        host.spec.consumer_ref = Some(self.reference(version));
+        match &self.tenant {
+            Some(tenant) => {
+                let annotations = host.metadata.annotations.get_or_insert_default();
+                annotations.insert(TENANT_ANNOTATION.to_owned(), tenant.clone());
+            }
+            None => forget_tenant(host),
+        }
     }
 
     /// Returns the reference to this object, of a version.
-    pub fn reference(&self, version: &str) -> ObjectReference {
+    pub(super) fn reference(&self, version: &str) -> ObjectReference {
         ObjectReference {
             api_version: Some(format!("{}/{version}", self.group)),
             kind: Some(self.kind.to_owned()),
@@ -69,6 +97,18 @@ impl Consumer {
             name: Some(self.name.clone()),
             ..ObjectReference::default()
         }
+    }
+}
+
+/// Removes the user of a host.
+pub fn clear(host: &mut BareMetalHost) {
+    host.spec.consumer_ref = None;
+    forget_tenant(host);
+}
+
+fn forget_tenant(host: &mut BareMetalHost) {
+    if let Some(annotations) = &mut host.metadata.annotations {
+        annotations.remove(TENANT_ANNOTATION);
     }
 }
 

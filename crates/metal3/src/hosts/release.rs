@@ -3,6 +3,7 @@
 use insula_capi::names::CLUSTER_LABEL;
 
 use super::choose::ReuseGroup;
+use super::consumer;
 use crate::kinds::host::{BareMetalHost, ProvisioningState};
 use crate::names::{HOST_PAUSED, HOST_PAUSED_BY, NODE_REUSE};
 
@@ -57,7 +58,10 @@ pub fn is_deprovisioned(host: &BareMetalHost) -> bool {
 
 /// Makes a host free, or keeps it for the next machine of a group.
 pub fn release(host: &mut BareMetalHost, cluster: &str, kept_for: Option<&ReuseGroup>) {
-    host.spec.consumer_ref = kept_for.map(|group| group.cluster.reference(CLUSTER_VERSION));
+    match kept_for {
+        Some(group) => group.cluster.take(host, CLUSTER_VERSION),
+        None => consumer::clear(host),
+    }
     let labels = host.metadata.labels.get_or_insert_default();
     if let Some(group) = kept_for {
         labels.insert(NODE_REUSE.to_owned(), group.label.clone());

@@ -20,6 +20,8 @@ use crate::names::{OWNER_ANNOTATION, SECRET_TYPE};
 /// The machine that Secrets next to its host belong to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SecretOwner {
+    /// The tenant, if the machine is in a tenant's space of an Insula.
+    pub tenant: Option<String>,
     /// The namespace of the machine.
     pub namespace: String,
     /// The name of the machine.
@@ -28,7 +30,11 @@ pub(super) struct SecretOwner {
 
 impl fmt::Display for SecretOwner {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Metal3Machine/{}/{}", self.namespace, self.name)
+        write!(out, "Metal3Machine/{}/{}", self.namespace, self.name)?;
+        match &self.tenant {
+            Some(tenant) => write!(out, " of tenant {tenant}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -198,6 +204,7 @@ mod tests {
     #[test]
     fn secret_names_its_owner_by_annotation_only() {
         let owner = SecretOwner {
+            tenant: None,
             namespace: "team-a".to_owned(),
             name: "m".to_owned(),
         };
@@ -227,6 +234,12 @@ mod tests {
             namespace: "team-b".to_owned(),
             ..owner.clone()
         };
+        let of_tenant = SecretOwner {
+            tenant: Some("t1".to_owned()),
+            ..owner.clone()
+        };
+        assert_eq!(of_tenant.to_string(), "Metal3Machine/team-a/m of tenant t1");
         assert!(owner.owns(&object) && !other.owns(&object) && !owner.owns(&Secret::default()));
+        assert!(!of_tenant.owns(&object));
     }
 }

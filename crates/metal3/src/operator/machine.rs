@@ -173,12 +173,14 @@ impl MachineReconciler<'_> {
 
     /// Returns the machine as the user of a host.
     fn consumer(&self) -> Consumer {
-        Consumer::machine(self.of.key.namespace_or_empty(), &self.of.key.name)
+        let key = self.of.key;
+        Consumer::machine(key.namespace_or_empty(), &key.name).in_space(key.space.as_deref())
     }
 
     /// Returns the machine as the owner of Secrets next to its host.
     fn secret_owner(&self) -> SecretOwner {
         SecretOwner {
+            tenant: self.of.key.space.as_deref().map(str::to_owned),
             namespace: self.of.key.namespace_or_empty().to_owned(),
             name: self.of.key.name.clone(),
         }

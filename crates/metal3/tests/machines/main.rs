@@ -11,3 +11,4 @@ mod identities;
 mod pools;
 mod scene;
 mod single_tenant;
+mod spaces;

@@ -119,6 +119,7 @@ impl DataReconciler<'_> {
             return Ok(());
         };
         let owner = SecretOwner {
+            tenant: self.of.key.space.as_deref().map(str::to_owned),
             namespace: self.namespace().to_owned(),
             name: name.to_owned(),
         };
@@ -127,6 +128,7 @@ impl DataReconciler<'_> {
         // Without its machine, nothing would take the references away.
         if machine.is_some() {
             let consumer = Consumer::machine(self.namespace(), name);
+            let consumer = consumer.in_space(self.of.key.space.as_deref());
             let hosts = pool.seen();
             let user = hosts
                 .iter()

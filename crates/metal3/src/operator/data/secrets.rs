@@ -99,6 +99,7 @@ impl DataReconciler<'_> {
         let found = pool.hosts().get_opt(name).await.map_err(Halt::Hosts)?;
         let machine = family.metal3_machine.name_any();
         let consumer = Consumer::machine(self.namespace(), &machine);
+        let consumer = consumer.in_space(self.of.key.space.as_deref());
         match found {
             Some(host) if consumer.has(&host) => Ok(host),
             // The machine reports what is wrong with its host.
@@ -152,6 +153,7 @@ impl DataReconciler<'_> {
 
     fn owner(&self, family: &Family) -> SecretOwner {
         SecretOwner {
+            tenant: self.of.key.space.as_deref().map(str::to_owned),
             namespace: self.namespace().to_owned(),
             name: family.metal3_machine.name_any(),
         }

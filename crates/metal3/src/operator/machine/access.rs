@@ -61,12 +61,8 @@ impl MachineReconciler<'_> {
         if access.pool.is_in_cluster() {
             return Err(Halt::Api(error));
         }
-        let answered = match &error {
-            kube::Error::Api(status) => status.code,
-            _ => 0,
-        };
         // The host has changed, or no longer exists: the next reconciliation reads it again.
-        if matches!(answered, 404 | 409) {
+        if matches!(&error, kube::Error::Api(status) if matches!(status.code, 404 | 409)) {
             return Err(Halt::Stop(Outcome::Failed(Class::Transient)));
         }
         let error = kubernetes_login_error(&error, &access.credential.endpoint);
@@ -76,7 +72,7 @@ impl MachineReconciler<'_> {
                 access.pool.mark_dead();
                 Outcome::Progressed
             }
-            Reason::Unreachable if answered == 0 => {
+            Reason::Unreachable if !error.answered => {
                 access.pool.mark_unresponsive();
                 Outcome::Failed(Class::Blocked)
             }

@@ -20,7 +20,7 @@ use super::gate::{Family, cluster_name};
 use super::secrets::Content;
 use super::{Halt, MachineReconciler, RETRY, Step, host_text};
 use crate::hosts::choose::ReuseGroup;
-use crate::hosts::consumer::annotated_host;
+use crate::hosts::consumer::{Consumer, annotated_host};
 use crate::hosts::release::{FastTrack, deprovision, is_deprovisioned, release};
 use crate::kinds::data_claim::Metal3DataClaim;
 use crate::kinds::host::BareMetalHost;
@@ -28,6 +28,9 @@ use crate::kinds::machine::Metal3MachineTemplate;
 use crate::names::{BLOCK_MOVE, HOST_ANNOTATION, MACHINE_FINALIZER};
 use crate::operator::host_secret;
 use crate::pool::HostPool;
+
+/// How many hosts are listed per request.
+const PAGE_SIZE: u32 = 100;
 
 impl MachineReconciler<'_> {
     /// Releases the host, and removes the finalizer.
@@ -95,9 +98,7 @@ impl MachineReconciler<'_> {
         let consumer = self.consumer();
         let Some(annotation) = self.annotation() else {
             // The machine may have claimed a host and not recorded it.
-            let listed = pool.hosts().list(&ListParams::default()).await;
-            let mut hosts = listed.map_err(Halt::Hosts)?.items.into_iter();
-            return Ok(hosts.find(|host| consumer.has(host)));
+            return find_host(pool, &consumer).await.map_err(Halt::Hosts);
         };
         match annotated_host(&annotation, pool.namespace()) {
             Ok(name) => {
@@ -181,6 +182,23 @@ impl MachineReconciler<'_> {
         match template {
             Some(template) if template.spec.node_reuse => self.reuse_group(machine, cluster).await,
             _ => Ok(None),
+        }
+    }
+}
+
+/// Returns the host that an object uses, from the server itself: the watch may not have seen it.
+async fn find_host(
+    pool: &HostPool,
+    consumer: &Consumer,
+) -> Result<Option<BareMetalHost>, kube::Error> {
+    let mut parameters = ListParams::default().limit(PAGE_SIZE);
+    loop {
+        let page = pool.hosts().list(&parameters).await?;
+        let found = page.items.into_iter().find(|host| consumer.has(host));
+        let next = page.metadata.continue_.filter(|next| !next.is_empty());
+        match (found, next) {
+            (None, Some(next)) => parameters = parameters.continue_token(&next),
+            (found, _) => return Ok(found),
         }
     }
 }

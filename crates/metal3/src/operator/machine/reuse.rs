@@ -19,6 +19,7 @@ impl MachineReconciler<'_> {
     ) -> Step<Option<ReuseGroup>> {
         let namespace = self.of.key.namespace_or_empty();
         let cluster = Consumer::cluster(namespace, &cluster.name_any());
+        let cluster = cluster.in_space(self.of.key.space.as_deref());
         if let Some(name) = control_plane(machine) {
             return Ok(Some(ReuseGroup::control_plane(name, cluster)));
         }
