@@ -79,6 +79,7 @@ mod tests {
         for (text, kind) in [
             ("vspherecluster/prod", "VSphereCluster"),
             ("VSphereVMs/prod", "VSphereVM"),
+            ("metal3machines/prod", "Metal3Machine"),
         ] {
             let object = object(text).map_err(|why| format!("{text}: {why}"));
             let object = object.expect("an object");
@@ -95,7 +96,8 @@ mod tests {
                 object(text).err().as_deref(),
                 Some(
                     "expected a kind and a name such as vspherecluster/prod; kinds are \
-                     vspherecluster, vspheremachine, vspherevm and vspheredeploymentzone"
+                     metal3cluster, metal3machine, vspherecluster, vspheremachine, vspherevm and \
+                     vspheredeploymentzone"
                 ),
                 "{text}"
             );

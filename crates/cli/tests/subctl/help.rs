@@ -51,6 +51,12 @@ fn help_matches_the_golden_files() {
         ),
         (insula, "operator --help", "operator-help.txt"),
         (insula, "operator broker --help", "operator-broker-help.txt"),
+        (insula, "operator metal3 --help", "operator-metal3-help.txt"),
+        (
+            insula,
+            "operator metal3 manifests --help",
+            "operator-metal3-manifests-help.txt",
+        ),
         (
             insula,
             "operator vsphere --help",

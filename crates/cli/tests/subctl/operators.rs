@@ -231,7 +231,7 @@ fn vsphere_operator_manifests_are_printed() {
     let all = printed(&["operator", "vsphere", "manifests"]);
     assert_eq!(
         counted(&all),
-        "ClusterRole 6, ClusterRoleBinding 1, CustomResourceDefinition 8, Deployment 1, \
+        "ClusterRole 7, ClusterRoleBinding 1, CustomResourceDefinition 8, Deployment 1, \
          Namespace 1, Role 1, RoleBinding 1, Service 1, ServiceAccount 1, \
          ValidatingAdmissionPolicy 3, ValidatingAdmissionPolicyBinding 3"
     );
@@ -243,7 +243,7 @@ fn vsphere_operator_manifests_are_printed() {
     let without = ["operator", "vsphere", "manifests", "--without-deployment"];
     assert_eq!(
         counted(&printed(&without)),
-        "ClusterRole 6, ClusterRoleBinding 1, CustomResourceDefinition 8, Namespace 1, Role 1, \
+        "ClusterRole 7, ClusterRoleBinding 1, CustomResourceDefinition 8, Namespace 1, Role 1, \
          RoleBinding 1, ServiceAccount 1, ValidatingAdmissionPolicy 3, \
          ValidatingAdmissionPolicyBinding 3"
     );
@@ -254,7 +254,7 @@ fn vsphere_operator_manifests_are_printed() {
     let everywhere = printed(&["operator", "vsphere", "manifests", "--tenants"]);
     assert_eq!(everywhere.iter().filter(is_published).count(), 8);
     let tenant = printed(&["operator", "vsphere", "manifests", "--tenant", "acme"]);
-    assert_eq!(counted(&tenant), "ClusterRole 5, Namespace 1");
+    assert_eq!(counted(&tenant), "ClusterRole 6, Namespace 1");
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn unknown_operator_is_a_usage_error() {
     for (arguments, message) in [
         (
             &["serve", "--operators", "nope"][..],
-            "[possible values: broker, vsphere]",
+            "[possible values: broker, metal3, vsphere]",
         ),
         (&["operator"], "  broker   Provision the tenants"),
         (&["operator", "nope"], "unrecognized subcommand 'nope'"),
@@ -285,7 +285,7 @@ fn unknown_operator_is_a_usage_error() {
         ),
         (
             &["identity", "explain", "pod/x"],
-            "expected a kind and a name such as vspherecluster/prod; kinds are vspherecluster, vspheremachine, vspherevm and vspheredeploymentzone",
+            "expected a kind and a name such as vspherecluster/prod; kinds are metal3cluster, metal3machine, vspherecluster, vspheremachine, vspherevm and vspheredeploymentzone",
         ),
         (
             &["identity", "users", "shared"],

@@ -193,7 +193,9 @@ fn rows(world: &World, silent: &Gate, closed: &str) -> anyhow::Result<Vec<Row>> 
         "untrusted",
         untrusted,
         UNREACHABLE,
-        &format!("the certificate of {server} is not trusted: UnknownIssuer"),
+        &format!(
+            "the certificate of {server} is not trusted: it is not signed by a known authority"
+        ),
     ));
     Ok(rows)
 }

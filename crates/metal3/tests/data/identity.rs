@@ -41,7 +41,7 @@ async fn world() -> anyhow::Result<(World, Running)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn r17_r18_r20_secrets_are_written_next_to_the_host_only() -> anyhow::Result<()> {
+async fn r17_r18_r20_x07_secrets_are_written_next_to_the_host_only() -> anyhow::Result<()> {
     let (world, _running) = world().await?;
     let (management, hosts) = (&world.management, &world.hosts);
     // The machine inherits the identity of its cluster.

@@ -10,5 +10,6 @@ mod deletion;
 mod identities;
 mod pools;
 mod scene;
+mod several_pools;
 mod single_tenant;
 mod spaces;

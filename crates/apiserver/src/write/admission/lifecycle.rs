@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use insula_cache::Stored;
+use insula_cache::{Stored, is_published};
 use insula_core::SYSTEM;
 use insula_kinds::{Kind, core_kind, kinds};
 use insula_store::{Expect, Transaction};
@@ -139,8 +139,13 @@ impl Definition {
         let found = registry
             .cached(&source)
             .ok_or_else(StatusError::no_such_path)?;
-        let own = (offer.source != address.space)
-            .then(|| apis::definition_address(&address.space, &name));
+        let is_shared = offer.source != address.space;
+        // It may be newer than the API that was found. The transaction checks only that it does
+        // not change any more.
+        if found.is_terminating() || (is_shared && !is_published(&found)) {
+            return Err(StatusError::no_such_path());
+        }
+        let own = is_shared.then(|| apis::definition_address(&address.space, &name));
         if own
             .as_ref()
             .is_some_and(|own| registry.cached(own).is_some())

@@ -82,12 +82,7 @@ impl MachineReconciler<'_> {
             label_credentials(pool, &host, label).await?;
         }
         let annotation = host_annotation(pool.namespace(), &host.name_any());
-        let mut patch = json!({"metadata": {"annotations": { HOST_ANNOTATION: annotation }}});
-        // A later change of the cluster's reference must not lead away from the host.
-        let inherited = owners.infrastructure.spec.identity_ref.as_ref();
-        if let (None, Some(inherited)) = (&self.machine.stored.spec.identity_ref, inherited) {
-            patch["spec"]["identityRef"] = json!(inherited);
-        }
+        let patch = json!({"metadata": {"annotations": { HOST_ANNOTATION: annotation }}});
         self.machine.patch(patch).await?;
         info!(key = %self.of.key, host = annotation, "host associated");
         Ok(host)
@@ -108,10 +103,13 @@ impl MachineReconciler<'_> {
                 Choice::Claimed(host) => (host.name_any(), true),
                 Choice::Reused(host) | Choice::Free(host) => match self.is_provisioned() {
                     true => return Err(self.lost_host()),
-                    false => match self.try_claim(pool, owners, host).await? {
-                        Some(host) => return Ok(host),
-                        None => (host.name_any(), false),
-                    },
+                    false => {
+                        self.record_identity(owners).await?;
+                        match self.try_claim(pool, owners, host).await? {
+                            Some(host) => return Ok(host),
+                            None => (host.name_any(), false),
+                        }
+                    }
                 },
                 Choice::NotYet(host) => {
                     let message =
@@ -132,6 +130,17 @@ impl MachineReconciler<'_> {
             }
         }
         Err(Halt::Stop(Outcome::Failed(Class::Transient)))
+    }
+
+    /// Records the reference of the cluster that counts, before a host is claimed: a later change
+    /// of it must not lead away from the host.
+    async fn record_identity(&mut self, owners: &Owners<'_>) -> Step<()> {
+        let inherited = owners.infrastructure.spec.identity_ref.as_ref();
+        let (None, Some(inherited)) = (&self.machine.stored.spec.identity_ref, inherited) else {
+            return Ok(());
+        };
+        let patch = json!({"spec": {"identityRef": inherited}});
+        Ok(self.machine.patch(patch).await?)
     }
 
     /// Claims a host that is free. Returns none if it has changed since it was seen.
