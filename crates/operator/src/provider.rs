@@ -84,7 +84,7 @@ pub trait Provider: Send + Sync + Sized + 'static {
     /// Returns the kinds that are watched, besides Secrets, Namespaces and identities.
     fn kinds() -> Vec<WatchedKind>;
 
-    /// Returns how a login that failed for this reason can be made to succeed, and by whom.
+    /// Returns which user has to do what, so that a login that failed for this reason succeeds.
     fn login_hint(source: &Source, reason: Reason) -> Option<&'static str> {
         let _ = (source, reason);
         None

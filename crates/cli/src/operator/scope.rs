@@ -2,7 +2,7 @@
 
 use insula_operator::provider::Settings;
 
-/// The arguments that say where an operator works, and as whom.
+/// The arguments that say where an operator works, and with the rights of which account.
 #[derive(clap::Args)]
 pub struct ScopeArgs {
     /// Work in the spaces of all tenants of an Insula server too

@@ -39,7 +39,7 @@ pub struct Metal3MachineSpec {
     /// Another way to deploy the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub custom_deploy: Option<CustomDeploy>,
-    /// The Secret with the user data, instead of the bootstrap data of the Machine.
+    /// The Secret with the user data of a Machine that has no bootstrap data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_data: Option<SecretReference>,
     /// The Secret with the metadata, instead of rendered one.

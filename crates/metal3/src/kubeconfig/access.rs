@@ -148,9 +148,9 @@ impl HostAccess {
         })
     }
 
-    /// Returns the access as the content of a credential. All that decides where and as whom a
-    /// client acts is part of the key of its session: the values through their digest, the rest
-    /// as what the credential carries.
+    /// Returns the access as the content of a credential. Everything that decides where a client
+    /// acts, and as which user, is part of the key of its session: the values through their
+    /// digest, the rest as what the credential carries.
     pub fn content(&self) -> Content {
         let mut values = BTreeMap::new();
         let mut put = |key: &str, value: Hidden| {

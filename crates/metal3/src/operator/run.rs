@@ -50,7 +50,7 @@ impl Settings {
 }
 
 /// Returns the default rules for addresses of API servers: many are in private networks. Those of
-/// this machine and of its link, with the metadata of clouds, are refused.
+/// the loopback interface and of the link, with the metadata of clouds, are refused.
 pub fn default_addresses() -> AddressRules {
     let private = PRIVATE_NETWORKS.iter();
     AddressRules {

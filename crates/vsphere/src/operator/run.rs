@@ -57,7 +57,7 @@ pub fn credentials_file(file: &Path, default_bound: AllowedEndpoints) -> Credent
 }
 
 /// Returns the default rules for addresses of vCenters: most are in private networks. Those of
-/// this machine and of its link, with the metadata of clouds, are refused.
+/// the loopback interface and of the link, with the metadata of clouds, are refused.
 pub fn default_addresses() -> AddressRules {
     AddressRules {
         allow: PRIVATE_NETWORKS

@@ -48,7 +48,7 @@ fn granted(whole: &Value, context: Option<&str>) -> Credential {
     }
 }
 
-/// One choice for each field that decides where and as whom a client acts.
+/// One choice for each field that decides where, and as which user, a client acts.
 #[derive(Clone, Debug, PartialEq)]
 struct Choice {
     named_context: bool,
