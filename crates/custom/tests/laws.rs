@@ -15,8 +15,21 @@ enum Sort {
     Any,
     /// Schemas that specify everything, and lists without keys.
     Closed,
-    /// Closed schemas without constraints on missing fields, so that defaults break nothing.
+    /// Closed schemas without constraints and lists without unique items, so that neither defaults
+    /// nor pruning break anything.
     Plain,
+}
+
+/// A member of schemas with the given probability, and never of plain ones.
+fn constraint(
+    sort: Sort,
+    probability: f64,
+    member: impl Strategy<Value = (&'static str, Value)> + 'static,
+) -> BoxedStrategy<Option<(&'static str, Value)>> {
+    match sort {
+        Sort::Plain => Just(None).boxed(),
+        Sort::Any | Sort::Closed => weighted(probability, member).boxed(),
+    }
 }
 
 fn name() -> impl Strategy<Value = String> {
@@ -48,6 +61,14 @@ fn object() -> impl Strategy<Value = Object> {
     btree_map(name(), value(), 0..5).prop_map(|map| map.into_iter().collect())
 }
 
+/// A flag that allows unspecified fields, in some of the schemas that are not closed.
+fn opening(sort: Sort, flag: &'static str) -> BoxedStrategy<Option<(&'static str, Value)>> {
+    match sort {
+        Sort::Any => weighted(0.2, Just((flag, json!(true)))).boxed(),
+        Sort::Closed | Sort::Plain => Just(None).boxed(),
+    }
+}
+
 fn with(mut schema: Value, more: Vec<Option<(&'static str, Value)>>) -> Value {
     let members = schema.as_object_mut().expect("a schema is an object");
     members.extend(
@@ -59,21 +80,21 @@ fn with(mut schema: Value, more: Vec<Option<(&'static str, Value)>>) -> Value {
 }
 
 fn leaf(sort: Sort) -> impl Strategy<Value = Value> {
-    let some = if sort == Sort::Plain { 0.0001 } else { 0.3 };
     let text = (
-        weighted(some, (0..3).prop_map(|n| ("maxLength", json!(n)))),
-        weighted(
-            some,
+        constraint(sort, 0.3, (0..3).prop_map(|n| ("maxLength", json!(n)))),
+        constraint(
+            sort,
+            0.3,
             select(vec!["^a+$", "b"]).prop_map(|p| ("pattern", json!(p))),
         ),
-        weighted(some, Just(("enum", json!(["a", "ab"])))),
+        constraint(sort, 0.3, Just(("enum", json!(["a", "ab"])))),
         weighted(0.3, Just(("default", json!("ab")))),
     )
         .prop_map(|(a, b, c, d)| with(json!({"type": "string"}), vec![a, b, c, d]));
     let number = (
         select(vec!["integer", "number"]),
-        weighted(some, (0..5).prop_map(|n| ("minimum", json!(n)))),
-        weighted(some, Just(("multipleOf", json!(2)))),
+        constraint(sort, 0.3, (0..5).prop_map(|n| ("minimum", json!(n)))),
+        constraint(sort, 0.3, Just(("multipleOf", json!(2)))),
         weighted(0.3, Just(("default", json!(4)))),
     )
         .prop_map(|(kind, a, b, c)| with(json!({"type": kind}), vec![a, b, c]));
@@ -87,24 +108,24 @@ fn leaf(sort: Sort) -> impl Strategy<Value = Value> {
 }
 
 fn schema(sort: Sort) -> impl Strategy<Value = Value> {
-    let open = if sort == Sort::Any { 0.2 } else { 0.0001 };
-    let some = if sort == Sort::Plain { 0.0001 } else { 0.25 };
+    let lists = match sort {
+        Sort::Plain => vec!["atomic"],
+        Sort::Any | Sort::Closed => vec!["atomic", "set"],
+    };
     leaf(sort).prop_recursive(3, 24, 4, move |inner| {
         let fields = btree_map(name(), inner.clone(), 0..4);
         let object = (
             fields,
-            weighted(
-                open,
-                Just(("x-kubernetes-preserve-unknown-fields", json!(true))),
-            ),
-            weighted(open, Just(("x-kubernetes-embedded-resource", json!(true)))),
-            weighted(some, Just(("required", json!(["a"])))),
-            weighted(some, Just(("maxProperties", json!(2)))),
-            weighted(
-                some,
+            opening(sort, "x-kubernetes-preserve-unknown-fields"),
+            opening(sort, "x-kubernetes-embedded-resource"),
+            constraint(sort, 0.25, Just(("required", json!(["a"])))),
+            constraint(sort, 0.25, Just(("maxProperties", json!(2)))),
+            constraint(
+                sort,
+                0.25,
                 Just(("oneOf", json!([{"required": ["a"]}, {"required": ["b"]}]))),
             ),
-            weighted(some, Just(("not", json!({"required": ["c"]})))),
+            constraint(sort, 0.25, Just(("not", json!({"required": ["c"]})))),
         )
             .prop_map(|(fields, a, b, c, d, e, f)| {
                 let fields: Map<_, _> = fields.into_iter().collect();
@@ -116,7 +137,7 @@ fn schema(sort: Sort) -> impl Strategy<Value = Value> {
         let map = inner
             .clone()
             .prop_map(|each| json!({"type": "object", "additionalProperties": each}));
-        let list = (inner, select(vec!["atomic", "set"])).prop_map(
+        let list = (inner, select(lists.clone())).prop_map(
             |(each, kind)| json!({"type": "array", "items": each, "x-kubernetes-list-type": kind}),
         );
         prop_oneof![3 => object, 1 => map, 1 => list]
