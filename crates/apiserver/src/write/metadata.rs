@@ -32,7 +32,7 @@ pub fn text<'a>(object: &'a Object, member: &str) -> Option<&'a str> {
 }
 
 /// Fills in `namespace`, `tenant` and `selfLink`, and rejects different ones.
-pub fn set_location(object: &mut Object, kind: &Kind, address: &Address) -> Result<()> {
+pub fn set_location(object: &mut Object, address: &Address) -> Result<()> {
     let metadata = of(object);
     match &address.namespace {
         None => {
@@ -61,13 +61,12 @@ pub fn set_location(object: &mut Object, kind: &Kind, address: &Address) -> Resu
         },
     }
     let link = address.self_link();
-    // An object of another version of the same kind may carry that version's path.
+    // An object may carry the path of another version of its kind: of the one that it is sent in,
+    // or of the one that it was stored in before the storage version changed.
     if metadata
         .get("selfLink")
         .and_then(Value::as_str)
-        .is_some_and(|given| {
-            !given.is_empty() && given != link && given != self_link_in(kind, address)
-        })
+        .is_some_and(|given| !given.is_empty() && !is_same_but_version(given, &link))
     {
         let why = "the selfLink of the provided object does not match the path of the object";
         return Err(StatusError::bad_request(why));
@@ -76,12 +75,18 @@ pub fn set_location(object: &mut Object, kind: &Kind, address: &Address) -> Resu
     Ok(())
 }
 
-fn self_link_in(kind: &Kind, address: &Address) -> String {
-    let stored = address.of();
-    let stored = format!("/{}/", stored.api_version());
-    address
-        .self_link()
-        .replacen(&stored, &format!("/{}/", kind.api_version()), 1)
+/// Returns whether two paths of objects differ in the version at most.
+fn is_same_but_version(one: &str, other: &str) -> bool {
+    let parts = |path: &str| {
+        let position = if path.starts_with("/api/") { 2 } else { 3 };
+        let mut parts: Vec<_> = path.splitn(position + 2, '/').map(str::to_owned).collect();
+        // A path without a rest has no version either.
+        if parts.len() == position + 2 {
+            parts.remove(position);
+        }
+        parts
+    };
+    parts(one) == parts(other)
 }
 
 fn fill_or_match(metadata: &mut Object, member: &str, is: &str, why: &str) -> Result<()> {
@@ -121,8 +126,8 @@ fn strings(list: Option<&Value>) -> impl Iterator<Item = &str> {
 }
 
 /// Restores server-owned metadata that a change left out.
-pub fn restore(new: &mut Object, kind: &Kind, address: &Address, old: &Object) -> Result<()> {
-    set_location(new, kind, address)?;
+pub fn restore(new: &mut Object, address: &Address, old: &Object) -> Result<()> {
+    set_location(new, address)?;
     let kept = of(new);
     if kept
         .get("name")

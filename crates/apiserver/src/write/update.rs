@@ -24,7 +24,7 @@ pub async fn update(
     let mut written = strategy::read_body(caller, sent, kind, options.validation).await?;
     let address = caller.address()?;
     check_names(&written.object, &address)?;
-    metadata::set_location(&mut written.object, kind, &address)?;
+    metadata::set_location(&mut written.object, &address)?;
     let request = Modify {
         kind,
         address: &address,

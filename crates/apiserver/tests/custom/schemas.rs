@@ -110,6 +110,7 @@ async fn storage_version_can_be_changed() -> anyhow::Result<()> {
     let defined = client.define(&two_versions("v1")).await?;
     assert_eq!(defined["status"]["storedVersions"], json!(["v1"]));
     create(&client, FOOS, &foo("old", json!({"common": "a"}))).await?;
+    create(&client, FOOS, &foo("older", json!({"common": "a"}))).await?;
     let v2 = FOOS.replace("v1", "v2");
     let read = client.get(&format!("{v2}/old")).await?.json();
     assert_eq!(read["apiVersion"], "ex.io/v2");
@@ -141,7 +142,7 @@ async fn storage_version_can_be_changed() -> anyhow::Result<()> {
     assert_eq!(kept["apiVersion"], "ex.io/v1");
     for (path, version) in [(FOOS, "v1"), (v2.as_str(), "v2")] {
         let list = client.get(path).await?.json();
-        assert_eq!(super::samples::names(&list), ["new", "old"]);
+        assert_eq!(super::samples::names(&list), ["new", "old", "older"]);
         assert_eq!(list["apiVersion"], format!("ex.io/{version}"));
         for item in list["items"].as_array().into_iter().flatten() {
             assert_eq!(item["apiVersion"], format!("ex.io/{version}"));
@@ -158,15 +159,22 @@ async fn storage_version_can_be_changed() -> anyhow::Result<()> {
                 "\"kind\":\"Foo\",\"apiVersion\":\"ex.io/{version}\""
             ))
             .count();
-        assert_eq!(reported, 2, "{}", events.text());
+        assert_eq!(reported, 3, "{}", events.text());
     }
     // A write in either version migrates the object to the storage version.
-    let patched = client
-        .patch(&foo_path("old"), "merge", &json!({"spec": {"common": "c"}}))
-        .await?;
-    assert_eq!(patched.json()["apiVersion"], "ex.io/v1");
-    let kept = stored(&server, "/registry/ex.io/foos/t1/default/old").await?;
-    assert_eq!(kept["apiVersion"], "ex.io/v2");
+    for (path, name, version) in [
+        (FOOS, "old", "ex.io/v1"),
+        (v2.as_str(), "older", "ex.io/v2"),
+    ] {
+        let path = format!("{path}/{name}");
+        let change = json!({"spec": {"common": "c"}});
+        let patched = client.patch(&path, "merge", &change).await?;
+        assert_eq!(patched.json()["apiVersion"], version, "{}", patched.text());
+        let kept = stored(&server, &format!("/registry/ex.io/foos/t1/default/{name}")).await?;
+        assert_eq!(kept["apiVersion"], "ex.io/v2");
+        let link = kept["metadata"]["selfLink"].as_str().unwrap_or_default();
+        assert!(link.starts_with("/apis/ex.io/v2/"), "{link}");
+    }
     // A version in `storedVersions` cannot be removed.
     let drop_v1 = json!([{"op": "remove", "path": "/spec/versions/0"}]);
     let refused = client.patch(DEFINITION, "json", &drop_v1).await?;
@@ -190,7 +198,7 @@ async fn storage_version_can_be_changed() -> anyhow::Result<()> {
     redefine(&client, &drop_v1).await?;
     assert_eq!(client.get(FOOS).await?.status, 404);
     let list = client.get(&v2).await?.json();
-    assert_eq!(super::samples::names(&list), ["new", "old"]);
+    assert_eq!(super::samples::names(&list), ["new", "old", "older"]);
     Ok(())
 }
 
