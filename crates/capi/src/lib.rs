@@ -13,6 +13,7 @@
 //! | [`owning_cluster`] | the Cluster that an object belongs to, and its infrastructure |
 //! | [`paused`] | whether an object is paused |
 //! | [`workload`] | clients of workload clusters |
+//! | [`remediation`] | the request of an external remediation that a Machine is replaced |
 //! | [`roles`] | RBAC rules for kinds of Cluster API |
 //! | [`relocation`] | the rules of providers for moves of clusters |
 //! | [`names`] | labels, annotations and other well-known names |
@@ -27,6 +28,7 @@ pub mod owning_cluster;
 pub mod paused;
 pub mod provider_id;
 pub mod relocation;
+pub mod remediation;
 pub mod roles;
 pub mod v1beta1;
 pub mod versions;

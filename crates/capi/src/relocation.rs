@@ -5,8 +5,10 @@
 
 use std::fmt::Debug;
 
+use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
+use serde_json::Value;
 
 /// The rules of a provider for moves.
 pub trait MoveRules: Debug + Send + Sync {
@@ -23,6 +25,47 @@ pub trait MoveRules: Debug + Send + Sync {
     fn secrets(&self, object: Movable<'_>) -> Vec<String> {
         let _ = object;
         Vec::new()
+    }
+
+    /// Returns what is wrong at the target with a Secret that an object uses; none if nothing is.
+    fn unsuitable_secret(&self, object: Movable<'_>, secret: &Secret) -> Option<Unsuitable> {
+        let _ = (object, secret);
+        None
+    }
+
+    /// Returns the namespaced kinds, each as group and kind, of objects that move with all
+    /// clusters of their namespace, also if no label of their definitions says so. They are copied
+    /// after the clusters.
+    fn kinds(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
+    /// Returns the objects of its own namespace that have to move with an object, and that it does
+    /// not own. Those that do not exist are ignored.
+    fn needs(&self, object: Movable<'_>) -> Vec<Needed> {
+        let _ = object;
+        Vec::new()
+    }
+
+    /// Returns whether an object stays at the source, with all its dependents, although objects of
+    /// its kind move with their namespace.
+    fn stays(&self, object: Movable<'_>) -> bool {
+        let _ = object;
+        false
+    }
+
+    /// Returns the merge patch that makes the controllers of an object leave it alone, if the pause
+    /// of a cluster does not. The mark is that of the move. None if nothing has to be done.
+    fn hold(&self, object: Movable<'_>, mark: &str) -> Option<Value> {
+        let _ = (object, mark);
+        None
+    }
+
+    /// Returns the merge patch that ends a pause that [`hold`](Self::hold) set with this mark; none
+    /// if there is no such pause.
+    fn resume(&self, object: Movable<'_>, mark: &str) -> Option<Value> {
+        let _ = (object, mark);
+        None
     }
 
     /// Returns the cluster-scoped kinds that moved objects use and that are never moved: an
@@ -55,6 +98,37 @@ impl Movable<'_> {
     pub fn is(&self, group: &str, kind: &str) -> bool {
         self.group == group && self.kind == kind
     }
+}
+
+/// An object that has to move with another one of its namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Needed {
+    /// The group of its kind.
+    pub group: &'static str,
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its name.
+    pub name: String,
+    /// What happens if an object that is not moved needs it too.
+    pub sharing: Sharing,
+}
+
+/// Whether an object may be at both servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// It must not: nothing is moved if an object that stays needs it too.
+    Refused,
+    /// It may: it is copied if an object that stays needs it too.
+    Copied,
+}
+
+/// What is wrong with a Secret at the target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unsuitable {
+    /// It must not be used there. The text is the end of a sentence about the Secret.
+    Refused(String),
+    /// It may be of no use there. The text is the end of a sentence about the Secret.
+    Doubtful(String),
 }
 
 /// A cluster-scoped kind of objects that are never moved.

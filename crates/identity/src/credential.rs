@@ -70,6 +70,18 @@ impl Fingerprint {
                 context.update(bytes);
             }
         }
+        Self::finish(context)
+    }
+
+    /// Computes the digest of contents that the namespace of their Secret proves.
+    pub fn in_namespace(content: &BTreeMap<String, Hidden>, namespace: &str) -> Self {
+        let mut context = digest::Context::new(&digest::SHA256);
+        context.update(Self::of(content).0.as_bytes());
+        context.update(namespace.as_bytes());
+        Self::finish(context)
+    }
+
+    fn finish(context: digest::Context) -> Self {
         let digest = context.finish();
         let pairs = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
         Self(pairs.collect())
@@ -199,6 +211,15 @@ mod tests {
             assert_eq!(all.iter().position(|other| other == one), Some(at));
             assert_eq!(one.to_string().len(), 64);
         }
+    }
+
+    #[test]
+    fn contents_that_namespaces_prove_differ_by_namespace() {
+        let content = content(&[("client", "c")]);
+        let of = |namespace| Fingerprint::in_namespace(&content, namespace);
+        assert_eq!(of("a"), of("a"));
+        assert_ne!(of("a"), of("b"));
+        assert_ne!(of("a"), Fingerprint::of(&content));
     }
 
     proptest! {

@@ -559,10 +559,16 @@ impl Granted<'_> {
         let Some(named) = bound.admits(&self.endpoint) else {
             return Err(self.origin.may_not_go_to(&self.endpoint));
         };
+        let fingerprint = match &self.source {
+            Source::Secret { namespace, .. } if content.is_proven_by_namespace => {
+                Fingerprint::in_namespace(&content.values, namespace)
+            }
+            _ => Fingerprint::of(&content.values),
+        };
         Ok(Credential {
             source: self.source,
             level: self.level,
-            fingerprint: Fingerprint::of(&content.values),
+            fingerprint,
             content: content.values,
             endpoint: self.endpoint,
             trust: named.cloned().unwrap_or(self.trust),

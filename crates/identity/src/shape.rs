@@ -35,6 +35,10 @@ pub struct Content {
     pub values: BTreeMap<String, Hidden>,
     /// The server that they name themselves.
     pub carried: Option<Carried>,
+    /// Whether they contain no secret: the namespace that the Secret is in proves the account, for
+    /// example with a token of a service account. Equal contents of two namespaces are then two
+    /// accounts.
+    pub is_proven_by_namespace: bool,
 }
 
 /// A server that a credential names itself.
@@ -107,8 +111,10 @@ impl Shape for Texts {
                 values.insert((*key).to_owned(), value.clone());
             }
         }
-        let carried = None;
-        Ok(Content { values, carried })
+        Ok(Content {
+            values,
+            ..Content::default()
+        })
     }
 
     fn sample(&self) -> BTreeMap<String, Hidden> {

@@ -27,11 +27,13 @@
 //! | [`spaces`] | clients for a tenant's space |
 //! | [`account`] | clients that act as a service account of a namespace |
 //! | [`stop`] | the stop signal |
+//! | [`cpu_bound`] | work that takes long, off the threads of the runtime |
 //! | [`webhook`] | the server of admission and conversion webhooks |
 
 pub mod account;
 pub mod commit;
 pub mod condition;
+pub mod cpu_bound;
 pub mod crds;
 pub mod deadline;
 pub mod dependencies;

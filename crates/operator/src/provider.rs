@@ -20,6 +20,7 @@
 //! | `servers` | the servers that a credential may be sent to |
 //! | `session_liveness` | when sessions were last checked |
 //! | `requeue` | objects to reconcile again |
+//! | `own_writes` | writes of the operator itself, which trigger nothing |
 
 mod access;
 mod account_file;
@@ -27,6 +28,7 @@ mod context;
 pub mod explain;
 mod hold;
 mod identity;
+mod own_writes;
 mod reconciliation;
 mod requeue;
 mod resolve;
@@ -45,7 +47,7 @@ use insula_identity::session::Connector;
 use insula_identity::shape::Shape;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::Resource;
-use kube::api::{ApiResource, DynamicObject};
+use kube::api::{ApiResource, DynamicObject, ObjectMeta};
 use serde_json::Value;
 
 pub use access::{Access, Closed, MAX_WAIT};
@@ -64,7 +66,7 @@ pub use servers::{AllowedServer, identity_servers};
 pub use session_liveness::SessionLiveness;
 pub use static_credentials::CredentialsFile;
 
-use crate::key::GroupKind;
+use crate::key::{GroupKind, Key};
 use crate::retry::Outcome;
 
 /// A provider: its names and kinds, the client for its servers, and its reconcilers.
@@ -81,8 +83,28 @@ pub trait Provider: Send + Sync + Sized + 'static {
     /// The kind of identities that namespaces share, if the provider has one.
     const IDENTITIES: Option<&'static IdentityKind>;
 
+    /// Whether every write is guarded by the version that was read. Then a Secret is read once in a
+    /// reconciliation, and an object is not reconciled again because of the operator's own writes.
+    const GUARDS_WRITES: bool = false;
+
     /// Returns the kinds that are watched, besides Secrets, Namespaces and identities.
-    fn kinds() -> Vec<WatchedKind>;
+    fn kinds(&self) -> Vec<WatchedKind>;
+
+    /// Called before watches of reconciled kinds start, with their number.
+    fn watches_started(&self, watches: usize) {
+        let _ = watches;
+    }
+
+    /// Called when all existing objects of one of these watches were observed.
+    fn watch_listed(&self, watch: usize) {
+        let _ = watch;
+    }
+
+    /// Called when a watch observes an object of a reconciled kind; without metadata if it was
+    /// deleted.
+    fn object_observed(&self, key: &Key, metadata: Option<&ObjectMeta>) {
+        let _ = (key, metadata);
+    }
 
     /// Returns which user has to do what, so that a login that failed for this reason succeeds.
     fn login_hint(source: &Source, reason: Reason) -> Option<&'static str> {
@@ -180,11 +202,26 @@ pub struct WatchedKind {
     pub is_namespaced: bool,
     /// Whether its objects are reconciled; otherwise they only trigger their dependents.
     pub is_reconciled: bool,
+    /// Whether the operator waits for the kind before it starts. A kind of another provider may
+    /// be missing, and its watch starts when it is served.
+    pub is_required: bool,
 }
 
 impl WatchedKind {
-    /// Returns a kind that is reconciled.
+    /// Returns a kind of the provider, which is reconciled.
     pub fn reconciled<K>() -> Self
+    where
+        K: Resource<DynamicType = ()>,
+        K::Scope: Scope,
+    {
+        Self {
+            is_required: true,
+            ..Self::reconciled_if_served::<K>()
+        }
+    }
+
+    /// Returns a kind that is reconciled, and that not every server has.
+    pub fn reconciled_if_served<K>() -> Self
     where
         K: Resource<DynamicType = ()>,
         K::Scope: Scope,
@@ -206,6 +243,17 @@ impl WatchedKind {
             resource: ApiResource::erase::<K>(&()),
             is_namespaced: K::Scope::IS_NAMESPACED,
             is_reconciled: false,
+            is_required: false,
+        }
+    }
+
+    /// Returns a kind that is known only at run time: it is namespaced and reconciled.
+    pub fn reconciled_resource(resource: ApiResource) -> Self {
+        Self {
+            resource,
+            is_namespaced: true,
+            is_reconciled: true,
+            is_required: false,
         }
     }
 

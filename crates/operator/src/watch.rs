@@ -66,6 +66,8 @@ pub struct Observed {
     pub is_managed: bool,
     /// A digest of further fields that count as a change of the object.
     pub digest: u64,
+    /// Whether a write is known already, so that it triggers nothing unless it is a change.
+    pub is_known: bool,
 }
 
 /// A change of an object.
@@ -106,9 +108,12 @@ where
                 triggers
             }
             Event::Apply(object) => {
-                let trigger = known.observe(observe(&object), &object);
+                let observed = observe(&object);
+                let is_known = observed.is_known;
+                let trigger = known.observe(observed, &object);
                 let change = match trigger {
                     Some(Trigger::Changed(_)) => Change::Changed,
+                    _ if is_known => return stream::iter(Vec::new()),
                     _ => Change::Written,
                 };
                 let mut triggers = also(&object, change);
@@ -116,8 +121,9 @@ where
                 triggers
             }
             Event::Delete(object) => {
+                let name = observe(&object).name;
                 let mut triggers = also(&object, Change::Gone);
-                triggers.extend(known.forget(&observe(&object).name));
+                triggers.extend(known.forget(&name));
                 triggers
             }
         })
@@ -433,6 +439,7 @@ mod tests {
             name: "Secret a".into(),
             is_managed,
             digest,
+            is_known: false,
         };
         let name: Arc<str> = "Secret a".into();
         let (changed, touched) = (

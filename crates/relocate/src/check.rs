@@ -54,7 +54,24 @@ impl Checks<'_> {
         if pausable && stage(node, object, self.mark) == Stage::Active {
             return Some(format!("{node} is not paused"));
         }
+        if self.hold(node, object).is_some() {
+            return Some(format!("{node} is not paused"));
+        }
         self.move_obstacle(node, object)
+    }
+
+    /// Returns the patch that pauses an object that no cluster pauses, if it is needed.
+    pub fn hold(&self, node: &Node, object: &DynamicObject) -> Option<Value> {
+        let movable = node.movable(object);
+        let mut providers = self.providers.iter();
+        providers.find_map(|rules| rules.hold(movable, self.mark))
+    }
+
+    /// Returns the patch that ends such a pause, if this move has set it.
+    pub fn resume(&self, node: &Node, object: &DynamicObject) -> Option<Value> {
+        let movable = node.movable(object);
+        let mut providers = self.providers.iter();
+        providers.find_map(|rules| rules.resume(movable, self.mark))
     }
 
     /// Returns why an object cannot be moved, if there is a reason.

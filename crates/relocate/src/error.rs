@@ -110,7 +110,7 @@ impl Error {
                 "check that the controllers run; run it again, or with --assume-paused if none runs at the source"
             }
             Self::BlockTimeout { .. } => {
-                "check why their controllers block the move, and run it again"
+                "check why their controllers block the move; if none does, remove the annotation clusterctl.cluster.x-k8s.io/block-move; then run it again"
             }
             Self::KeepsChanging { .. } => "find out what changes it, and run it again",
             Self::StillPaused { error, .. } => return error.hint(),

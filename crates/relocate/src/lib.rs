@@ -20,6 +20,7 @@
 mod check;
 mod copy;
 pub mod error;
+mod hold;
 mod kind;
 mod names;
 mod namespaces;

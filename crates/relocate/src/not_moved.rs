@@ -49,6 +49,33 @@ pub async fn missing_at_target(
     Ok(warnings)
 }
 
+/// Returns a warning for each Secret that moved objects use and that does not move with them, if
+/// identities are left out.
+pub fn secrets_not_copied(
+    providers: &[&dyn MoveRules],
+    found: &Observed,
+    steps: &[Step],
+) -> Vec<String> {
+    let moved = || steps.iter().map(|step| &found.nodes[step.at]);
+    let secrets = moved().filter(|node| node.is_secret());
+    let mut seen: BTreeSet<String> = secrets.map(|node| node.name.clone()).collect();
+    let mut warnings = Vec::new();
+    for step in steps {
+        let (node, object) = (&found.nodes[step.at], &found.objects[step.at].content);
+        for name in providers
+            .iter()
+            .flat_map(|rules| rules.secrets(node.movable(object)))
+        {
+            if seen.insert(name.clone()) {
+                warnings.push(format!(
+                    "{node} needs Secret {name} at the target, which is not copied"
+                ));
+            }
+        }
+    }
+    warnings
+}
+
 /// Returns each shared object that moved objects use, directly or through others, with its first
 /// user. Objects of providers come first.
 fn users(
@@ -159,6 +186,7 @@ async fn others(client: &Client, moved: &[Kind]) -> Result<Vec<Kind>, Error> {
                 resource,
                 namespaced: true,
                 root: false,
+                follows_clusters: false,
             });
         }
     }

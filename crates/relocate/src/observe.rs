@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use insula_capi::relocation::MoveRules;
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams, ObjectMeta};
 use serde_json::Value;
@@ -35,11 +34,26 @@ pub struct Object {
 }
 
 impl Observed {
-    fn add(&mut self, kind: &Kind, content: DynamicObject, providers: &[&dyn MoveRules]) {
+    fn add(&mut self, kind: &Kind, content: DynamicObject) {
+        self.nodes.push(node(kind, &content));
+        let kind = kind.clone();
+        self.objects.push(Object { kind, content });
+    }
+
+    /// Adds an object of the clusters' namespace, with what the rules of providers say about it.
+    fn add_with(&mut self, kind: &Kind, content: DynamicObject, settings: &Settings) {
         let mut node = node(kind, &content);
         let movable = node.movable(&content);
-        let secrets = providers.iter().flat_map(|rules| rules.secrets(movable));
-        node.used_secrets = secrets.collect();
+        let providers = || settings.providers.iter();
+        let needs = providers().flat_map(|rules| rules.needs(movable)).collect();
+        let stays = providers().any(|rules| rules.stays(movable));
+        let used_secrets = match settings.identities {
+            Identities::Carry => providers()
+                .flat_map(|rules| rules.secrets(movable))
+                .collect(),
+            Identities::Leave => Vec::new(),
+        };
+        (node.needs, node.stays, node.used_secrets) = (needs, stays, used_secrets);
         self.nodes.push(node);
         let kind = kind.clone();
         self.objects.push(Object { kind, content });
@@ -49,21 +63,17 @@ impl Observed {
 /// Reads the objects of the namespace and the identities that they reference.
 pub async fn observe(source: &Server, settings: &Settings) -> Result<Observed, Error> {
     let mut found = Observed::default();
-    let providers = match settings.identities {
-        Identities::Carry => settings.providers,
-        Identities::Leave => &[],
-    };
     for kind in source.kinds.iter().filter(|kind| kind.namespaced) {
         let api = source.api(kind, Some(&settings.namespace));
         let attempted = format!("list {} at the source", kind.resource.plural);
         let list = api.list(&ListParams::default()).await;
         for object in list.map_err(Error::failed_to(attempted))? {
-            found.add(kind, object, providers);
+            found.add_with(kind, object, settings);
         }
     }
     for kind in [Kind::secrets(), Kind::config_maps()] {
         for metadata in metadata(source, &kind, &settings.namespace).await? {
-            found.add(&kind, bare(metadata), &[]);
+            found.add(&kind, bare(metadata));
         }
     }
     if settings.identities == Identities::Carry {
@@ -102,7 +112,7 @@ async fn identities(
         };
         uids.extend(identity.uid());
         secrets.extend(secret_of(&identity));
-        found.add(kind, identity, &[]);
+        found.add(kind, identity);
     }
     if uids.is_empty() {
         return Ok(());
@@ -122,7 +132,7 @@ async fn identities(
                     .is_some_and(|name| secrets.contains(name))
             };
             if owners.any(|uid| uids.contains(uid)) || named() {
-                found.add(&kind, bare(metadata), &[]);
+                found.add(&kind, bare(metadata));
             }
         }
     }
@@ -167,6 +177,9 @@ fn node(kind: &Kind, object: &DynamicObject) -> Node {
         class: text(&class["classRef"]["name"]).or_else(|| text(&class["class"])),
         secret: (!kind.namespaced).then(|| secret_of(object)).flatten(),
         used_secrets: Vec::new(),
+        needs: Vec::new(),
+        stays: false,
+        follows_clusters: kind.follows_clusters,
     }
 }
 

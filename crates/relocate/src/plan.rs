@@ -10,7 +10,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use insula_capi::relocation::Movable;
+use insula_capi::relocation::{Movable, Needed, Sharing};
 use kube::api::DynamicObject;
 
 use crate::error::Error;
@@ -41,6 +41,13 @@ pub struct Node {
     pub secret: Option<String>,
     /// The Secrets of its namespace that it uses without owning them.
     pub used_secrets: Vec<String>,
+    /// The objects of its namespace that have to move with it.
+    pub needs: Vec<Needed>,
+    /// Whether it stays at the source with its dependents, whatever else is moved.
+    pub stays: bool,
+    /// Whether it is copied after all clusters: it may have to be paused for the move, which is
+    /// undone only if no cluster was copied.
+    pub follows_clusters: bool,
 }
 
 /// A reference to an identity: a kind of the same group, without a namespace.
@@ -86,20 +93,24 @@ pub enum PlanError {
     Cycle(Vec<String>),
     /// Objects that also belong to a cluster that is not moved, each with that cluster.
     Shared(Vec<(String, String)>),
+    /// Objects that an object needs that is not moved, each with that object.
+    Needed(Vec<(String, String)>),
 }
 
 impl From<PlanError> for Error {
     fn from(error: PlanError) -> Self {
         match error {
             PlanError::Cycle(nodes) => Self::OwnerCycle(nodes),
-            PlanError::Shared(pairs) => {
-                let shared = pairs.iter();
-                let reasons = shared
-                    .map(|(what, by)| format!("{what} also belongs to {by}, which is not moved"));
-                Self::NotMovable(reasons.collect())
-            }
+            PlanError::Shared(pairs) => not_movable(&pairs, "also belongs to"),
+            PlanError::Needed(pairs) => not_movable(&pairs, "is also used by"),
         }
     }
+}
+
+fn not_movable(pairs: &[(String, String)], relation: &str) -> Error {
+    let pairs = pairs.iter();
+    let reasons = pairs.map(|(what, by)| format!("{what} {relation} {by}, which is not moved"));
+    Error::NotMovable(reasons.collect())
 }
 
 impl Node {
@@ -134,6 +145,15 @@ impl Node {
             || (self.group == ADDONS && self.kind == "ClusterResourceSet")
     }
 
+    /// Returns how it needs the other, if it does.
+    fn need_of(&self, other: &Self) -> Option<Sharing> {
+        let is_it = |needed: &&Needed| {
+            needed.group == other.group && needed.kind == other.kind && needed.name == other.name
+        };
+        let needed = self.needs.iter().find(is_it)?;
+        (self.namespace == other.namespace).then_some(needed.sharing)
+    }
+
     /// Returns whether it can own the other: a namespaced object owns only its namespace's objects.
     fn can_own(&self, other: &Self) -> bool {
         self.namespace.is_none() || self.namespace == other.namespace
@@ -152,8 +172,9 @@ impl fmt::Display for Node {
 /// Returns the steps in order, owners before dependents.
 pub fn plan(nodes: &[Node], selection: Selection<'_>) -> Result<Vec<Step>, PlanError> {
     let graph = OwnerGraph::of(nodes, selection);
-    let going = graph.with_dependents(roots(nodes, selection));
-    let staying = shared_dependents(&graph, &going, selection)?;
+    let going = graph.moved(roots(nodes, selection));
+    let mut staying = shared_dependents(&graph, &going, selection)?;
+    staying.extend(needed_elsewhere(nodes, &going)?);
     let mut kept = graph.with_dependents(staying);
     kept.retain(|at| going.contains(at));
     let beside = graph.with_dependents(referenced(nodes, &going, selection));
@@ -202,7 +223,7 @@ fn shared_dependents(
             }
             if owner.is_cluster() && selection.cluster.is_some() {
                 shared.push((graph.nodes[at].to_string(), owner.to_string()));
-            } else if owner.is_shared() {
+            } else if owner.is_shared() || graph.nodes[at].is_secret() {
                 staying.push(at);
             }
         }
@@ -210,6 +231,27 @@ fn shared_dependents(
     match shared.is_empty() {
         true => Ok(staying),
         false => Err(PlanError::Shared(shared)),
+    }
+}
+
+/// Returns the moved objects that objects which stay need too, and that may be at both servers.
+/// Fails if one of them must not be.
+fn needed_elsewhere(nodes: &[Node], going: &BTreeSet<usize>) -> Result<Vec<usize>, PlanError> {
+    let (mut kept, mut refused) = (Vec::new(), Vec::new());
+    let staying = nodes.iter().enumerate();
+    let staying = staying.filter(|(at, node)| !going.contains(at) && !node.needs.is_empty());
+    for (_, by) in staying {
+        for &at in going {
+            match by.need_of(&nodes[at]) {
+                Some(Sharing::Copied) => kept.push(at),
+                Some(Sharing::Refused) => refused.push((nodes[at].to_string(), by.to_string())),
+                None => {}
+            }
+        }
+    }
+    match refused.is_empty() {
+        true => Ok(kept),
+        false => Err(PlanError::Needed(refused)),
     }
 }
 
@@ -296,6 +338,33 @@ impl<'a> OwnerGraph<'a> {
         found
     }
 
+    /// Returns the objects that move if these do: with their dependents, with what they need, and
+    /// without what stays.
+    fn moved(&self, roots: Vec<usize>) -> BTreeSet<usize> {
+        let numbered = || self.nodes.iter().enumerate();
+        let stays = numbered().filter(|(_, node)| node.stays);
+        let with_dependents = self.with_dependents(stays.map(|(at, _)| at).collect());
+        // What also belongs to an object that moves is copied.
+        let belongs = |at: &usize| {
+            let mut parents = self.parents[*at].iter();
+            self.nodes[*at].stays || parents.all(|by| with_dependents.contains(by))
+        };
+        let stays: BTreeSet<usize> = with_dependents.iter().copied().filter(belongs).collect();
+        let (mut found, mut open) = (BTreeSet::new(), roots);
+        while let Some(at) = open.pop() {
+            if stays.contains(&at) || !found.insert(at) {
+                continue;
+            }
+            open.extend(&self.children[at]);
+            let node = &self.nodes[at];
+            if !node.needs.is_empty() {
+                let needed = numbered().filter(|(_, other)| node.need_of(other).is_some());
+                open.extend(needed.map(|(other, _)| other));
+            }
+        }
+        found
+    }
+
     /// Orders owners before dependents, and referenced objects before those that reference them.
     fn order(&self, all: &BTreeSet<usize>) -> Result<Vec<usize>, PlanError> {
         let mut before: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
@@ -323,7 +392,10 @@ impl<'a> OwnerGraph<'a> {
         let node = &self.nodes[at];
         let owners = self.parents[at].iter().copied();
         let named = all.iter().copied().filter(|&other| {
-            names_identity(node, &self.nodes[other]) || names_class(node, &self.nodes[other])
+            let other = &self.nodes[other];
+            names_identity(node, other)
+                || names_class(node, other)
+                || (node.follows_clusters && other.is_cluster())
         });
         owners.chain(named).filter(|by| all.contains(by)).collect()
     }

@@ -4,9 +4,10 @@
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
 
-use crate::check::{self, Stage};
+use crate::check::{self, Checks, Stage};
 use crate::copy::MAX_ATTEMPTS;
 use crate::error::Error;
+use crate::hold::{has_copy, held, resume};
 use crate::kind::Kind;
 use crate::names::{CAPI, MARK, ORIGIN};
 use crate::observe::{Observed, observe};
@@ -26,13 +27,12 @@ pub async fn release_at_target(
     mark: &str,
 ) -> Result<Vec<String>, Error> {
     let (source, target) = servers;
-    let alone = Settings {
-        identities: Identities::Leave,
-        ..settings.clone()
-    };
+    let alone = without_identities(settings);
     let mut found = observe(target, &alone).await?;
     for (node, object) in found.nodes.iter_mut().zip(&found.objects) {
         node.root = is_selected(node, settings) && is_marked(&object.content, mark);
+        // Here, the plan is only about the clusters and their dependents.
+        (node.needs, node.stays) = (Vec::new(), false);
     }
     let selection = Selection {
         namespace: &settings.namespace,
@@ -40,11 +40,15 @@ pub async fn release_at_target(
     };
     let steps = plan(&found.nodes, selection)?;
     let all: Vec<usize> = steps.iter().map(|step| step.at).collect();
-    let terminating = terminating(&found, &all);
+    let checks = Checks {
+        mark,
+        providers: settings.providers,
+    };
+    let terminating = terminating(&found, &all, checks);
     if !terminating.is_empty() {
         return Err(Error::CopyTerminating(terminating));
     }
-    let mut released = Vec::new();
+    let mut released = resume_at_target(servers, &alone, &found, checks).await?;
     // The plan orders a class before the clusters that reference it.
     for at in all.into_iter().filter(|&at| found.nodes[at].root) {
         let (node, object) = (&found.nodes[at], &found.objects[at]);
@@ -56,17 +60,49 @@ pub async fn release_at_target(
     Ok(released)
 }
 
-fn terminating(found: &Observed, all: &[usize]) -> Vec<String> {
-    let terminating = all.iter().filter(|&&at| {
-        let metadata = &found.objects[at].content.metadata;
+/// Unpauses at the target what no cluster pauses, after it has left the source.
+async fn resume_at_target(
+    (source, target): (&Server, &Server),
+    settings: &Settings,
+    found: &Observed,
+    checks: Checks<'_>,
+) -> Result<Vec<String>, Error> {
+    let (mut released, mut read) = (Vec::new(), None);
+    for _ in 0..MAX_ATTEMPTS {
+        let mut conflicts = false;
+        for (node, object) in held(read.as_ref().unwrap_or(found), checks) {
+            if !has_left(source, node, &object.content).await? {
+                continue;
+            }
+            match resume(target, node, object, checks).await? {
+                true => released.push(node.to_string()),
+                false => conflicts = true,
+            }
+        }
+        if !conflicts {
+            return Ok(released);
+        }
+        read = Some(observe(target, settings).await?);
+    }
+    let what = format!("namespace {}", settings.namespace);
+    Err(Error::KeepsChanging { what })
+}
+
+fn terminating(found: &Observed, all: &[usize], checks: Checks<'_>) -> Vec<String> {
+    let moved = all.iter().map(|&at| (&found.nodes[at], &found.objects[at]));
+    let all = moved.chain(held(found, checks));
+    let terminating = all.filter(|(_, object)| {
+        let metadata = &object.content.metadata;
         metadata.deletion_timestamp.is_some()
     });
-    terminating.map(|&at| found.nodes[at].to_string()).collect()
+    let mut names: Vec<String> = terminating.map(|(node, _)| node.to_string()).collect();
+    names.dedup();
+    names
 }
 
 /// Returns whether the original of a copy is no longer at the source.
 async fn has_left(source: &Server, node: &Node, copied: &DynamicObject) -> Result<bool, Error> {
-    let Some(kind) = kind_of(source, &node.kind) else {
+    let Some(kind) = kind_of(source, &node.group, &node.kind) else {
         return Ok(true);
     };
     let api = source.api(kind, node.namespace.as_deref());
@@ -96,7 +132,7 @@ pub async fn release_at_source(
     let (source, target) = servers;
     let (mut held, mut copied) = (Vec::new(), false);
     for name in ["ClusterClass", "Cluster"] {
-        let Some(kind) = kind_of(source, name) else {
+        let Some(kind) = kind_of(source, CAPI, name) else {
             continue;
         };
         for (node, uid) in paused_by_move(source, kind, settings, mark).await? {
@@ -115,7 +151,38 @@ pub async fn release_at_source(
             false => done.paused.push(node.to_string()),
         }
     }
+    resume_at_source(servers, settings, mark, copied, &mut done).await?;
     Ok(done)
+}
+
+/// Unpauses at the source what no cluster pauses, unless it, or a cluster, was copied.
+async fn resume_at_source(
+    (source, target): (&Server, &Server),
+    settings: &Settings,
+    mark: &str,
+    is_cluster_copied: bool,
+    done: &mut SourceRelease,
+) -> Result<(), Error> {
+    let checks = Checks {
+        mark,
+        providers: settings.providers,
+    };
+    let found = observe(source, &without_identities(settings)).await?;
+    for (node, object) in held(&found, checks) {
+        let is_copied = is_cluster_copied || has_copy(target, node, object).await?;
+        match !is_copied && resume(source, node, object, checks).await? {
+            true => done.released.push(node.to_string()),
+            false => done.paused.push(node.to_string()),
+        }
+    }
+    Ok(())
+}
+
+fn without_identities(settings: &Settings) -> Settings {
+    Settings {
+        identities: Identities::Leave,
+        ..settings.clone()
+    }
 }
 
 /// Returns the objects of a kind that this move has paused at the source, with their UIDs.
@@ -163,9 +230,9 @@ async fn release(server: &Server, node: &Node, kind: &Kind, mark: &str) -> Resul
     Err(Error::KeepsChanging { what })
 }
 
-fn kind_of<'a>(server: &'a Server, name: &str) -> Option<&'a Kind> {
+fn kind_of<'a>(server: &'a Server, group: &str, name: &str) -> Option<&'a Kind> {
     let mut kinds = server.kinds.iter();
-    kinds.find(|kind| kind.resource.group == CAPI && kind.resource.kind == name)
+    kinds.find(|kind| kind.resource.group == group && kind.resource.kind == name)
 }
 
 /// Returns whether the move is about this cluster or class; moving one cluster leaves its class.

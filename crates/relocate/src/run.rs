@@ -6,33 +6,37 @@
 //! plan       from the objects at the source
 //! check      whether clusters can be moved, and whether the target can take them
 //! pause      at the source, with a mark that names source and target
-//! wait       until controllers have paused and no object blocks the move; check again
+//! wait       until controllers have paused and no object blocks the move
+//! hold       at the source what no cluster pauses; check again
 //! copy       to the target, owners first; paused clusters stay paused there
 //! remove     from the source, owners last
 //! release    at the target, and remove the mark
 //! ```
+//!
+//! `target` has the checks of the target.
 //!
 //! Every step finds out what was done before, so a move that was killed is resumed by running it
 //! again. Until the last object has left the source, clusters are paused at both servers; what
 //! has left the source is at the target. A move that fails before a cluster was copied unpauses
 //! at the source what it has paused.
 
+mod target;
+
 use std::collections::BTreeSet;
-use std::collections::btree_map::{BTreeMap, Entry};
 
 use insula_operator::report::Report;
 use kube::Client;
 use kube::ResourceExt;
-use kube::api::{DynamicObject, ListParams, ObjectMeta};
+use kube::api::DynamicObject;
 use tokio::time::{Instant, sleep};
 
 use crate::check::Checks;
 use crate::copy::{Copied, Existing, MAX_ATTEMPTS, UidMap, copy};
 use crate::error::Error;
-use crate::kind::Kind;
-use crate::names::{CLUSTER_NAME, ORIGIN};
+use crate::hold::hold;
+use crate::names::CLUSTER_NAME;
 use crate::namespaces;
-use crate::not_moved::{left_behind, missing_at_target};
+use crate::not_moved::{left_behind, missing_at_target, secrets_not_copied};
 use crate::observe::{Observed, observe};
 use crate::pause::{blocked, pause, unconfirmed};
 use crate::plan::{Disposition, Node, Selection, Step, plan};
@@ -48,7 +52,7 @@ pub struct Moved {
     pub moved: Vec<String>,
     /// Objects that are at both servers.
     pub copied: Vec<String>,
-    /// Clusters and classes that were unpaused at the target.
+    /// Objects that were unpaused at the target: clusters, classes, and what no cluster pauses.
     pub unpaused: Vec<String>,
 }
 
@@ -111,8 +115,9 @@ impl<'a> Move<'a> {
         settings: &'a Settings,
         report: &'a dyn Report,
     ) -> Result<Self, Error> {
-        let source = Server::connect(source, "source").await?;
-        let target = Server::connect(target, "target").await?;
+        let providers = settings.providers;
+        let source = Server::connect(source, "source", providers).await?;
+        let target = Server::connect(target, "target", providers).await?;
         if source.uid == target.uid {
             return Err(Error::SameServer);
         }
@@ -168,7 +173,8 @@ impl<'a> Move<'a> {
             checks.move_obstacle(node, object)
         })?;
         self.ensure_kinds_served(found, steps)?;
-        self.ensure_names_free(found, steps).await
+        self.ensure_names_free(found, steps).await?;
+        self.ensure_secrets_suitable(found, steps).await
     }
 
     /// Fails if a moved object does not pass the check.
@@ -186,71 +192,6 @@ impl<'a> Move<'a> {
             true => Ok(()),
             false => Err(Error::NotMovable(obstacles)),
         }
-    }
-
-    /// Fails if the target does not serve a kind in the version that the source stores.
-    fn ensure_kinds_served(&self, found: &Observed, steps: &[Step]) -> Result<(), Error> {
-        let kinds = steps.iter().map(|step| &found.objects[step.at].kind);
-        let lacks = kinds.filter(|kind| !self.target_serves(kind));
-        let names = lacks.map(|kind| {
-            let resource = &kind.resource;
-            format!("{} in {}", resource.kind, resource.api_version)
-        });
-        let names: BTreeSet<String> = names.collect();
-        match names.is_empty() {
-            true => Ok(()),
-            false => Err(Error::KindsNotServed(names.into_iter().collect())),
-        }
-    }
-
-    fn target_serves(&self, kind: &Kind) -> bool {
-        let same = |other: &&Kind| {
-            other.resource.group == kind.resource.group
-                && other.resource.plural == kind.resource.plural
-        };
-        kind.resource.group.is_empty()
-            || self.target.kinds.iter().find(same).is_some_and(|other| {
-                other.namespaced == kind.namespaced && other.served.contains(&kind.resource.version)
-            })
-    }
-
-    /// Fails if the target has an object of a moved one's name that is no copy of it, or if a copy
-    /// is being deleted there.
-    async fn ensure_names_free(&self, found: &Observed, steps: &[Step]) -> Result<(), Error> {
-        let (mut taken, mut terminating) = (Vec::new(), Vec::new());
-        let mut looked: BTreeMap<(&str, &str, Option<&str>), Vec<ObjectMeta>> = BTreeMap::new();
-        for step in steps {
-            let (node, kind) = (&found.nodes[step.at], &found.objects[step.at].kind);
-            let (group, plural) = (&kind.resource.group, &kind.resource.plural);
-            let there = match looked.entry((group, plural, node.namespace.as_deref())) {
-                Entry::Occupied(had) => had.into_mut(),
-                Entry::Vacant(lacks) => lacks.insert(self.list_at_target(node, kind).await?),
-            };
-            let is_it = |there: &&ObjectMeta| there.name.as_ref() == Some(&node.name);
-            let Some(there) = there.iter().find(is_it) else {
-                continue;
-            };
-            let origin = there.annotations.as_ref().and_then(|all| all.get(ORIGIN));
-            if step.disposition == Disposition::Move && origin != Some(&node.uid) {
-                taken.push(node.to_string());
-            } else if there.deletion_timestamp.is_some() {
-                terminating.push(node.to_string());
-            }
-        }
-        match (taken.is_empty(), terminating.is_empty()) {
-            (true, true) => Ok(()),
-            (_, false) => Err(Error::CopyTerminating(terminating)),
-            (false, _) => Err(Error::NameTaken(taken)),
-        }
-    }
-
-    /// Lists the objects of a kind at the target, in the namespace of an object.
-    async fn list_at_target(&self, node: &Node, kind: &Kind) -> Result<Vec<ObjectMeta>, Error> {
-        let api = self.target.api(kind, node.namespace.as_deref());
-        let attempted = format!("list {} at the target", kind.resource.plural);
-        let there = api.list_metadata(&ListParams::default()).await;
-        let there = there.map_err(Error::failed_to(attempted))?;
-        Ok(there.items.into_iter().map(|one| one.metadata).collect())
     }
 
     async fn pause(&self, found: &Observed, steps: &[Step]) -> Result<(), Error> {
@@ -278,6 +219,9 @@ impl<'a> Move<'a> {
             let unpaused = unconfirmed(&found, &steps, self.settings);
             let blocked = blocked(&found, &steps);
             let waiting = match (unpaused.is_empty(), blocked.is_empty()) {
+                (true, true) if Instant::now() < deadline && self.hold(&found, &steps).await? => {
+                    continue;
+                }
                 (true, true) => {
                     self.ensure_movable(&found, &steps, |checks, node, object| {
                         checks.copy_obstacle(node, object)
@@ -300,6 +244,23 @@ impl<'a> Move<'a> {
             }
             sleep(self.settings.poll_interval).await;
         }
+    }
+
+    /// Pauses the moved objects that no cluster pauses. Returns whether there were any, which have
+    /// to be read again.
+    async fn hold(&self, found: &Observed, steps: &[Step]) -> Result<bool, Error> {
+        let mut any = false;
+        for step in steps
+            .iter()
+            .filter(|step| step.disposition == Disposition::Move)
+        {
+            let (node, object) = (&found.nodes[step.at], &found.objects[step.at]);
+            if hold(&self.source, node, object, self.checks()).await? {
+                self.report.done(&format!("paused {node} at the source"));
+                any = true;
+            }
+        }
+        Ok(any)
     }
 
     /// Copies until the source has no objects that were not copied.
@@ -539,6 +500,8 @@ impl<'a> Move<'a> {
                     ));
                 }
             }
+            let left = secrets_not_copied(self.settings.providers, found, steps);
+            left.iter().for_each(|text| self.report.warn(text));
         }
         let servers = (&self.source, &self.target);
         let namespace = &self.settings.namespace;

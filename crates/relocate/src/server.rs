@@ -1,5 +1,6 @@
 //! The source or the target of a move.
 
+use insula_capi::relocation::MoveRules;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DynamicObject};
 use kube::{Client, ResourceExt};
@@ -24,7 +25,11 @@ const IDENTIFYING_NAMESPACE: &str = "kube-system";
 
 impl Server {
     /// Connects to a server and discovers its kinds.
-    pub async fn connect(client: &Client, role: &'static str) -> Result<Self, Error> {
+    pub async fn connect(
+        client: &Client,
+        role: &'static str,
+        providers: &[&dyn MoveRules],
+    ) -> Result<Self, Error> {
         let namespaces: Api<Namespace> = Api::all(client.clone());
         let attempted = format!("read namespace {IDENTIFYING_NAMESPACE} at the {role}");
         let home = namespaces
@@ -35,7 +40,7 @@ impl Server {
             client: client.clone(),
             role,
             uid: home.uid().unwrap_or_default(),
-            kinds: discover(client, role).await?,
+            kinds: discover(client, role, providers).await?,
         })
     }
 

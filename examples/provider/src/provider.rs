@@ -63,7 +63,7 @@ impl Provider for Dns {
         }],
     });
 
-    fn kinds() -> Vec<WatchedKind> {
+    fn kinds(&self) -> Vec<WatchedKind> {
         vec![WatchedKind::reconciled::<DnsRecord>()]
     }
 

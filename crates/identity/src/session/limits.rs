@@ -51,6 +51,7 @@ pub(super) enum Owner {
 pub(super) enum Counter {
     Endpoint(Endpoint),
     Logins(Endpoint),
+    LoginsOf(Owner, Endpoint),
     Users(Endpoint),
     AllUsers,
     Owner(Owner),
@@ -142,7 +143,14 @@ impl Limits {
             (SeatKind::Check, _) => {}
             // A slow login may be caused by the account and not by the endpoint: the users of
             // open sessions get the other half.
-            (SeatKind::Login, _) => bounds.push((Counter::Logins(endpoint()), max.logins)),
+            (SeatKind::Login, owner) => {
+                bounds.push((Counter::Logins(endpoint()), max.logins));
+                if let Some(owner) = owner {
+                    // An owner with many refused credentials leaves logins for others.
+                    let half = (max.logins / 2).max(1);
+                    bounds.push((Counter::LoginsOf(owner.clone(), endpoint()), half));
+                }
+            }
             (SeatKind::Use, owner) => {
                 bounds.push((Counter::Users(endpoint()), max.per_endpoint));
                 bounds.push((Counter::AllUsers, max.total));

@@ -1,4 +1,4 @@
-//! An HTTPS client for one server.
+//! An HTTPS client for one server, or one without TLS where an administrator says so.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,24 +65,37 @@ impl HttpClients {
             Some(_) => Reach::Any,
             None => Reach::Ruled,
         };
-        Ok(HttpClient {
+        let tls = Some((server_name, TlsConnector::from(tls)));
+        Ok(self.client_with(endpoint, reach, tls))
+    }
+
+    /// Creates a client without TLS for a server that an administrator chose, such as the metadata
+    /// service of a virtual machine. The server may have any address, and no proxy is used.
+    pub fn cleartext_client(&self, endpoint: &Endpoint) -> HttpClient {
+        self.client_with(endpoint, Reach::Any, None)
+    }
+
+    fn client_with(&self, endpoint: &Endpoint, reach: Reach, tls: Option<Tls>) -> HttpClient {
+        HttpClient {
             endpoint: endpoint.clone(),
             dialer: Arc::clone(&self.dialer),
             reach,
-            server_name,
-            tls: TlsConnector::from(tls),
+            tls,
             idle: IdleConnections::default(),
-        })
+        }
     }
 }
+
+/// The name that the server's certificate must have, and how it is verified.
+type Tls = (ServerName<'static>, TlsConnector);
 
 /// A client for one server: HTTP/1.1 over TLS, with idle connections kept.
 pub struct HttpClient {
     endpoint: Endpoint,
     dialer: Arc<Dialer<Endpoint>>,
     reach: Reach,
-    server_name: ServerName<'static>,
-    tls: TlsConnector,
+    /// None for a client without TLS.
+    tls: Option<Tls>,
     idle: IdleConnections,
 }
 
@@ -144,7 +157,12 @@ impl HttpClient {
         let (mut head, body) = request.into_parts();
         let path = head.uri.path_and_query().cloned();
         head.uri = path.map_or_else(|| Uri::from_static("/"), Uri::from);
-        let host = HeaderValue::from_str(&authority(&self.endpoint));
+        let text = self.endpoint.to_string();
+        let host = match &self.tls {
+            Some(_) => authority(&self.endpoint),
+            None => text.strip_suffix(":80").map_or(text.clone(), str::to_owned),
+        };
+        let host = HeaderValue::from_str(&host);
         let mut headers = HeaderMap::new();
         headers.insert(HOST, host.map_err(|_| RequestError::InvalidRequest)?);
         head.headers.remove(HOST);
@@ -193,7 +211,10 @@ impl HttpClient {
             .map_err(|error| RequestError::of_dial(&error))?;
         // An optimization only: its failure does not matter.
         let _ = stream.set_nodelay(true);
-        let stream = self.tls.connect(self.server_name.clone(), stream).await;
+        let Some((server_name, tls)) = &self.tls else {
+            return Connection::new(stream).await;
+        };
+        let stream = tls.connect(server_name.clone(), stream).await;
         Connection::new(stream.map_err(|error| RequestError::of_tls(&error))?).await
     }
 }

@@ -8,10 +8,9 @@ use http::Request;
 use http_body_util::Full;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tokio_rustls::client::TlsStream;
 
 use super::error::RequestError;
 use super::response::{HttpResponse, receive};
@@ -36,7 +35,9 @@ pub(super) struct SendError {
 }
 
 impl Connection {
-    pub(super) async fn new(stream: TlsStream<TcpStream>) -> Result<Self, RequestError> {
+    pub(super) async fn new(
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    ) -> Result<Self, RequestError> {
         let handshake = http1::handshake(TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(|error| RequestError::of_http(&error))?;
         let driver = tokio::spawn(async move {

@@ -12,6 +12,7 @@ use kube::Client;
 use kube::api::{ApiResource, ObjectMeta};
 use tokio::sync::watch;
 
+use super::own_writes::OwnWrites;
 use super::requeue::Requeue;
 use super::{Provider, WatchedKind};
 use crate::account::ServiceAccount;
@@ -81,6 +82,8 @@ pub struct Context<P: Provider> {
     pub tenants: bool,
     /// The only namespaces to work in; all if empty.
     pub namespaces: BTreeSet<String>,
+    /// Whether Namespaces are watched.
+    pub(super) watch_namespaces: bool,
     /// The required value of the provider's watch label.
     pub watch_filter: Option<String>,
     /// The namespace with the Secrets of identities, in every space.
@@ -104,6 +107,8 @@ pub struct Context<P: Provider> {
     /// The name of this instance of the operator.
     pub(super) instance: String,
     pub(super) event_rate_limit: EventRateLimit,
+    /// Writes of the operator itself.
+    pub(super) own_writes: OwnWrites,
     /// Objects to reconcile again.
     pub(super) requeue: Arc<Requeue>,
 }
@@ -188,11 +193,13 @@ impl<P: Provider> Context<P> {
     pub(super) fn forget(&self, key: &Key) {
         self.set_dependencies(key, BTreeSet::new(), None);
         self.sessions.release(&key.text());
+        self.own_writes.forget(&key.text());
     }
 
     /// Forgets all objects and releases their sessions, after leadership was lost.
     pub(super) fn forget_all(&self) {
         self.identities_in_use().clear();
+        self.own_writes.clear();
         for asker in self.depends.clear() {
             self.sessions.release(&asker);
         }

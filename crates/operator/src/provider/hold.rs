@@ -8,7 +8,9 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
+use super::{Provider, Reconciliation};
 use crate::commit::has_finalizer;
+use crate::key::{GroupKind, Key};
 use crate::read::get_named;
 
 /// The outcome of taking a hold on a Secret.
@@ -58,27 +60,90 @@ pub async fn take_hold(
     let Some(secret) = get_named(secrets, name).await? else {
         return Ok(HoldOutcome::NotFound);
     };
-    if let Some(owner) = hold.holder(secret.owner_references()) {
-        return Ok(HoldOutcome::HeldByOther(owner.clone()));
+    match check_hold(&secret, hold, shape) {
+        Needed::Nothing(outcome) => Ok(outcome),
+        Needed::Write { owners, finalizers } => {
+            write_owners(secrets, &secret, &owners, &finalizers).await?;
+            Ok(HoldOutcome::Held)
+        }
     }
-    if !is_credential(&secret, shape) {
-        return Ok(HoldOutcome::NoCredential);
+}
+
+/// The attempts to hold a Secret that other objects are about to hold too.
+const MAX_ATTEMPTS: usize = 3;
+
+impl<P: Provider> Reconciliation<'_, P> {
+    /// Takes a hold on a Secret in the namespace of the object, which is not read again if the
+    /// credential was resolved before. The write does not trigger the users of the Secret.
+    ///
+    /// # Errors
+    ///
+    /// If a request fails.
+    pub async fn take_hold(
+        &self,
+        hold: &Hold,
+        shape: &dyn Shape,
+        name: &str,
+    ) -> Result<HoldOutcome, kube::Error> {
+        let namespace = self.key.namespace_or_empty();
+        let secrets = self.secrets(namespace);
+        let mut found = self.read_secret(namespace, name).await?;
+        for _ in 1..MAX_ATTEMPTS {
+            let Some(secret) = found else {
+                return Ok(HoldOutcome::NotFound);
+            };
+            let (owners, finalizers) = match check_hold(&secret, hold, shape) {
+                Needed::Nothing(outcome) => return Ok(outcome),
+                Needed::Write { owners, finalizers } => (owners, finalizers),
+            };
+            match write_owners(&secrets, &secret, &owners, &finalizers).await {
+                Ok(version) => {
+                    let space = self.key.space.clone();
+                    let kind = GroupKind::of::<Secret>();
+                    let key = Key::namespaced(kind, space, namespace, name);
+                    let writes = &self.context.own_writes;
+                    writes.written(&key.text(), &version.unwrap_or_default());
+                    return Ok(HoldOutcome::Held);
+                }
+                // Another object may have taken the same hold at the same time.
+                Err(kube::Error::Api(status)) if status.code == 409 => {
+                    found = self.read_secret_again(namespace, name).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        take_hold(&secrets, hold, shape, name).await
+    }
+}
+
+/// What is needed to hold a Secret.
+enum Needed {
+    Nothing(HoldOutcome),
+    Write {
+        owners: Vec<Owner>,
+        finalizers: Vec<String>,
+    },
+}
+
+fn check_hold(secret: &Secret, hold: &Hold, shape: &dyn Shape) -> Needed {
+    if let Some(owner) = hold.holder(secret.owner_references()) {
+        return Needed::Nothing(HoldOutcome::HeldByOther(owner.clone()));
+    }
+    if !is_credential(secret, shape) {
+        return Needed::Nothing(HoldOutcome::NoCredential);
     }
     let terminating = secret.metadata.deletion_timestamp.is_some();
     match hold.take(secret.owner_references(), secret.finalizers()) {
-        ClaimChange::Unchanged => {}
-        ClaimChange::Taken(owner) => return Ok(HoldOutcome::HeldByOther(owner)),
+        ClaimChange::Unchanged => Needed::Nothing(HoldOutcome::Held),
+        ClaimChange::Taken(owner) => Needed::Nothing(HoldOutcome::HeldByOther(owner)),
         // The API server accepts no new finalizer on a terminating object.
         ClaimChange::Write { finalizers, .. }
-            if terminating && finalizers.iter().any(|one| !has_finalizer(&secret, one)) =>
+            if terminating && finalizers.iter().any(|one| !has_finalizer(secret, one)) =>
         {
-            return Ok(HoldOutcome::Terminating);
+            Needed::Nothing(HoldOutcome::Terminating)
         }
-        ClaimChange::Write { owners, finalizers } => {
-            write_owners(secrets, &secret, &owners, &finalizers).await?;
-        }
+        ClaimChange::Write { owners, finalizers } => Needed::Write { owners, finalizers },
     }
-    Ok(HoldOutcome::Held)
 }
 
 /// Ends the hold of an object that is being deleted. A Secret that it held alone is deleted too,
@@ -117,18 +182,21 @@ pub async fn end_hold(
         let Some(secret) = secrets.get_opt(name).await? else {
             return Ok(());
         };
-        return ignore_not_found(write_owners(secrets, &secret, &owners, &finalizers).await);
+        let written = write_owners(secrets, &secret, &owners, &finalizers).await;
+        return ignore_not_found(written.map(drop));
     }
-    ignore_not_found(write_owners(secrets, &secret, &owners, &finalizers).await)
+    let written = write_owners(secrets, &secret, &owners, &finalizers).await;
+    ignore_not_found(written.map(drop))
 }
 
-/// Writes the owners and finalizers of a Secret, if it has not changed since it was read.
+/// Writes the owners and finalizers of a Secret, if it has not changed since it was read. Returns
+/// its new version.
 pub(super) async fn write_owners(
     secrets: &Api<Secret>,
     secret: &Secret,
     owners: &[Owner],
     finalizers: &[String],
-) -> Result<(), kube::Error> {
+) -> Result<Option<String>, kube::Error> {
     let patch = json!({"metadata": {
         "uid": secret.uid(),
         "resourceVersion": secret.resource_version(),
@@ -138,7 +206,7 @@ pub(super) async fn write_owners(
     let (name, parameters) = (secret.name_any(), PatchParams::default());
     let patch = Patch::Merge(patch);
     let written = secrets.patch_metadata(&name, &parameters, &patch).await;
-    written.map(drop)
+    written.map(|written| written.metadata.resource_version)
 }
 
 /// Treats a missing object as success.

@@ -1,8 +1,8 @@
 //! The reconciliation of one object: reads with dependencies, events, credentials and sessions.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use insula_identity::credential::Credential;
@@ -32,6 +32,8 @@ pub struct Reconciliation<'a, P: Provider> {
     /// The service account to act as in the namespace of the object.
     account: Option<ServiceAccount<'a>>,
     depends: Mutex<BTreeSet<Dependency>>,
+    /// The Secrets that were read, by namespace and name, if the provider guards its writes.
+    secrets_read: Mutex<BTreeMap<(String, String), Option<Secret>>>,
     /// The identity of the operator's own space that the object was granted.
     borrowed: Mutex<Option<Key>>,
 }
@@ -49,6 +51,7 @@ impl<'a, P: Provider> Reconciliation<'a, P> {
             failures,
             account,
             depends: Mutex::default(),
+            secrets_read: Mutex::default(),
             borrowed: Mutex::default(),
         }
     }
@@ -109,6 +112,48 @@ impl<'a, P: Provider> Reconciliation<'a, P> {
     /// Returns the Secrets of a namespace in the space of the object.
     pub fn secrets(&self, namespace: &str) -> Api<Secret> {
         Api::namespaced(self.client_in(namespace), namespace)
+    }
+
+    /// Returns a Secret of the object's space, which is read once if the provider guards its
+    /// writes.
+    pub(super) async fn read_secret(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Secret>, kube::Error> {
+        let place = (namespace.to_owned(), name.to_owned());
+        let known = self.secrets_read().get(&place).cloned();
+        match known.filter(|_| P::GUARDS_WRITES) {
+            Some(known) => Ok(known),
+            None => self.read_secret_again(namespace, name).await,
+        }
+    }
+
+    /// Reads a Secret of the object's space, whether it was read before or not.
+    pub(super) async fn read_secret_again(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Secret>, kube::Error> {
+        let found = get_named(&self.secrets(namespace), name).await?;
+        let place = (namespace.to_owned(), name.to_owned());
+        self.secrets_read().insert(place, found.clone());
+        Ok(found)
+    }
+
+    fn secrets_read(&self) -> MutexGuard<'_, BTreeMap<(String, String), Option<Secret>>> {
+        let read = self.secrets_read.lock();
+        read.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records the version of the object that was read.
+    pub fn note_read(&self, version: &str) {
+        self.context.own_writes.read(&self.key.text(), version);
+    }
+
+    /// Records the version of the object that was written.
+    pub fn note_written(&self, version: &str) {
+        self.context.own_writes.written(&self.key.text(), version);
     }
 
     /// Records a dependency. This is done before the object is read, so that no change is missed.
@@ -221,7 +266,23 @@ impl<'a, P: Provider> Reconciliation<'a, P> {
         list_pages(&Api::namespaced_with(client, namespace, &kind), parse).await
     }
 
-    pub(super) async fn read_dynamic(
+    /// Returns the resource of the object, for a provider with kinds that it has no types for.
+    pub fn resource(&self) -> Option<ApiResource> {
+        self.context.reconciled_resource(&self.key.kind)
+    }
+
+    /// Returns the objects of a resource in the namespace of the object.
+    pub fn api_of(&self, resource: &ApiResource) -> Api<DynamicObject> {
+        let namespace = self.key.namespace_or_empty();
+        Api::namespaced_with(self.client_in(namespace), namespace, resource)
+    }
+
+    /// Reads an object that there is no type for, and depends on it.
+    ///
+    /// # Errors
+    ///
+    /// If the request fails.
+    pub async fn read_dynamic(
         &self,
         resource: &ApiResource,
         namespace: Option<&str>,
@@ -277,7 +338,8 @@ impl<'a, P: Provider> Reconciliation<'a, P> {
         self.record_event_of(object, &(), note).await;
     }
 
-    pub(super) async fn record_event_of<K: Resource>(
+    /// Records an event about an object of a kind that is known only at run time.
+    pub async fn record_event_of<K: Resource>(
         &self,
         object: &K,
         kind: &K::DynamicType,

@@ -107,13 +107,15 @@ impl<P: Provider> Reconciliation<'_, P> {
         name: &str,
     ) -> Result<Option<decide::Secret>, kube::Error> {
         let space = self.key.space.clone().filter(|_| !lent);
-        let secrets = match lent {
-            true => Api::namespaced(self.context.client.clone(), namespace),
-            false => self.secrets(namespace),
-        };
         let key = Key::namespaced(GroupKind::of::<Secret>(), space, namespace, name);
         self.depend_on(Dependency::Object(key));
-        let found = get_named(&secrets, name).await?;
+        let found = match lent {
+            true => {
+                let secrets = Api::namespaced(self.context.client.clone(), namespace);
+                get_named(&secrets, name).await?
+            }
+            false => self.read_secret(namespace, name).await?,
+        };
         Ok(found.map(|found| as_secret(found, P::NAMES.secret_finalizer)))
     }
 

@@ -13,8 +13,10 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 use tracing::{debug, warn};
 
+use super::own_writes::{Missed, OwnWrites};
 use super::{
-    Bounds, Context, Provider, Reconciliation, Requeue, StaticCredentials, identity, secret,
+    Bounds, Context, Dependency, Provider, Reconciliation, Requeue, StaticCredentials, identity,
+    secret,
 };
 use crate::account::ServiceAccount;
 use crate::deadline;
@@ -49,6 +51,9 @@ pub struct Settings {
     pub tenants: bool,
     /// The only namespaces to work in; all if empty.
     pub namespaces: BTreeSet<String>,
+    /// Whether Namespaces are watched, which needs a right to all of them. Otherwise a change of a
+    /// Namespace triggers nothing.
+    pub watch_namespaces: bool,
     /// The required value of the provider's watch label.
     pub watch_filter: Option<String>,
     /// The namespace of the operator and of the Secrets of identities.
@@ -94,6 +99,7 @@ impl Settings {
             },
             tenants: false,
             namespaces: BTreeSet::new(),
+            watch_namespaces: true,
             watch_filter: None,
             operator_namespace: namespace.to_owned(),
             service_account: None,
@@ -124,20 +130,24 @@ pub async fn run<P: Provider>(
         Candidate::new(client.clone(), namespace, P::NAMES.lease, &instance, times)
     });
     let sessions = Sessions::new(connector, settings.sessions);
-    let metrics_source = Arc::clone(&sessions);
-    settings
-        .health
-        .add_metrics(move || metrics_source.metrics());
+    // An operator that starts anew shows the metrics of its new sessions only.
+    let metrics_source = Arc::downgrade(&sessions);
+    settings.health.add_metrics(move || {
+        let sessions = metrics_source.upgrade();
+        sessions.map_or_else(String::new, |sessions| sessions.metrics())
+    });
+    let kinds = provider.kinds();
     let context = Arc::new(Context {
         provider,
         client,
         tenants: settings.tenants,
         namespaces: settings.namespaces,
+        watch_namespaces: settings.watch_namespaces,
         watch_filter: settings.watch_filter,
         operator_namespace: settings.operator_namespace,
         service_account: settings.service_account,
         sessions: Arc::clone(&sessions),
-        kinds: P::kinds(),
+        kinds,
         depends: DependencyIndex::default(),
         identities_in_use: Mutex::default(),
         static_credentials: settings.static_credentials,
@@ -152,6 +162,7 @@ pub async fn run<P: Provider>(
         resync: settings.resync,
         instance,
         event_rate_limit: EventRateLimit::default(),
+        own_writes: OwnWrites::default(),
         requeue: settings.requeue,
     });
     let run_settings = run::Settings {
@@ -166,12 +177,12 @@ pub async fn run<P: Provider>(
 }
 
 impl<P: Provider> Reconciler for Context<P> {
-    /// The kinds of the provider are served, and the operator may list them.
+    /// The kinds of the provider that it needs are served, and the operator may list them.
     async fn check_available(&self) -> Result<(), String> {
         let identities = P::IDENTITIES.map(|kind| ((kind.resource)(), false));
-        let reconciled = self.kinds.iter().filter(|kind| kind.is_reconciled);
-        let reconciled = reconciled.map(|kind| (kind.resource.clone(), kind.is_namespaced));
-        for (resource, is_namespaced) in identities.into_iter().chain(reconciled) {
+        let required = self.kinds.iter().filter(|kind| kind.is_required);
+        let required = required.map(|kind| (kind.resource.clone(), kind.is_namespaced));
+        for (resource, is_namespaced) in identities.into_iter().chain(required) {
             let api: Api<DynamicObject> = match self.namespaces.first() {
                 Some(namespace) if is_namespaced => {
                     Api::namespaced_with(self.client.clone(), namespace, &resource)
@@ -193,6 +204,7 @@ impl<P: Provider> Reconciler for Context<P> {
         let Ok(key) = name.parse::<Key>() else {
             return Outcome::Gone;
         };
+        let running = P::GUARDS_WRITES.then(|| self.own_writes.begin(&key.text()));
         let done = match self.is_assigned_to_this(&key).await {
             Ok(true) => self.reconcile_with_account(&key, failures).await,
             Ok(false) => {
@@ -201,6 +213,11 @@ impl<P: Provider> Reconciler for Context<P> {
             }
             Err(error) => Err(error),
         };
+        if done.as_ref().is_ok_and(|outcome| *outcome != Outcome::Gone)
+            && let Some(running) = running
+        {
+            self.trigger_missed(&key, running.end());
+        }
         done.unwrap_or_else(|error| {
             debug!(%key, %error, "reconciliation failed");
             Outcome::Failed(Class::of(&error))
@@ -209,6 +226,19 @@ impl<P: Provider> Reconciler for Context<P> {
 }
 
 impl<P: Provider> Context<P> {
+    /// Triggers what the deferred events of a reconciliation concern.
+    fn trigger_missed(&self, key: &Key, missed: Missed) {
+        if missed.object {
+            self.requeue.add(key.text());
+        }
+        if missed.dependents {
+            let dependents = self.depends.on(&Dependency::Object(key.clone()));
+            dependents
+                .into_iter()
+                .for_each(|name| self.requeue.add(name));
+        }
+    }
+
     /// Reconciles an object with the rights of its namespace's service account, if the operator is
     /// to act as one. A terminating namespace has lost its RoleBindings, or is about to: the
     /// operator cleans up with its own rights then, and does nothing else with them.

@@ -40,7 +40,8 @@ pub(super) async fn reconcile<P: Provider>(
     if holders == 0 {
         finalizers.retain(|held| held != finalizer);
     }
-    ignore_not_found(write_owners(&secrets, &secret, &owners, &finalizers).await)?;
+    let written = write_owners(&secrets, &secret, &owners, &finalizers).await;
+    ignore_not_found(written.map(drop))?;
     info!(key = %of.key, holders, "Secret released");
     Ok(Outcome::Progressed)
 }

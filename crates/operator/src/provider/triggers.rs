@@ -93,15 +93,39 @@ struct Watches<P: Provider> {
 impl<P: Provider> Watches<P> {
     fn all(&self) -> Vec<Triggers> {
         let mut all = self.secrets();
-        all.extend(self.metadata(&WatchedKind::dependency::<Namespace>()));
-        for kind in &self.context.kinds {
-            all.extend(self.metadata(kind));
+        if self.context.watch_namespaces {
+            all.extend(self.metadata(&WatchedKind::dependency::<Namespace>()));
         }
+        let (reconciled, others): (Vec<_>, Vec<_>) = self
+            .context
+            .kinds
+            .iter()
+            .partition(|kind| kind.is_reconciled);
+        all.extend(others.into_iter().flat_map(|kind| self.metadata(kind)));
+        let reconciled = reconciled.into_iter().flat_map(|kind| self.metadata(kind));
+        all.extend(self.announced(reconciled.collect()));
         if let Some(kind) = P::IDENTITIES {
             all.push(self.identities(kind));
             all.extend(self.context.tenants.then(|| self.tenants()));
         }
         all
+    }
+
+    /// Tells the provider when each of these watches has observed all existing objects.
+    fn announced(&self, watches: Vec<Triggers>) -> Vec<Triggers> {
+        self.context.provider.watches_started(watches.len());
+        let watches = watches.into_iter().enumerate();
+        let announced = watches.map(|(watch, triggers)| {
+            let context = Arc::clone(&self.context);
+            let announced = triggers.inspect(move |trigger| {
+                // The end of a list is the only event that concerns all objects.
+                if *trigger == Trigger::All {
+                    context.provider.watch_listed(watch);
+                }
+            });
+            announced.boxed()
+        });
+        announced.collect()
     }
 
     /// Identities are watched with their status: their users depend on whether they are usable, and
@@ -118,6 +142,7 @@ impl<P: Provider> Watches<P> {
             name: filtered.key_of(&kind, identity.meta()).text(),
             is_managed: filtered.is_assigned(identity.meta()),
             digest: availability_hash(&identity.data["status"]),
+            is_known: false,
         };
         let also = move |identity: &DynamicObject, change| match change {
             Change::Written if context.is_assigned(identity.meta()) => Vec::new(),
@@ -159,12 +184,20 @@ impl<P: Provider> Watches<P> {
             let (context, filtered) = (Arc::clone(&self.context), Arc::clone(&self.context));
             let (kind, same_kind) = (watched.group_kind(), watched.group_kind());
             let is_reconciled = watched.is_reconciled;
-            let see = move |object: &Metadata| Observed {
-                name: filtered.key_of(&kind, &object.metadata).text(),
-                is_managed: is_reconciled && filtered.is_watched(&object.metadata),
-                digest: 0,
+            let see = move |object: &Metadata| {
+                let key = filtered.key_of(&kind, &object.metadata);
+                let is_managed = is_reconciled && filtered.is_watched(&object.metadata);
+                if is_managed {
+                    let metadata = Some(&object.metadata);
+                    filtered.provider.object_observed(&key, metadata);
+                }
+                filtered.observed(&key, &object.metadata, is_managed)
             };
             let also = move |object: &Metadata, change| {
+                if is_reconciled && change == Change::Gone {
+                    let key = context.key_of(&same_kind, &object.metadata);
+                    context.provider.object_observed(&key, None);
+                }
                 context.dependents_of(&same_kind, &object.metadata, change)
             };
             keyed(api, config.clone(), self.lists, see, also).boxed()
@@ -178,18 +211,19 @@ impl<P: Provider> Watches<P> {
         let watch = |api: Api<Metadata>| {
             let (context, filtered) = (Arc::clone(&self.context), Arc::clone(&self.context));
             let kind = GroupKind::of::<Secret>;
-            let see = move |secret: &Metadata| Observed {
-                name: filtered.key_of(&kind(), &secret.metadata).text(),
-                is_managed: has_finalizer(secret, P::NAMES.secret_finalizer),
-                digest: 0,
+            let see = move |secret: &Metadata| {
+                let key = filtered.key_of(&kind(), &secret.metadata);
+                let is_managed = has_finalizer(secret, P::NAMES.secret_finalizer);
+                filtered.observed(&key, &secret.metadata, is_managed)
             };
             let also = move |secret: &Metadata, change| {
                 context.dependents_of(&kind(), &secret.metadata, change)
             };
             keyed(api, Config::default(), self.lists, see, also).boxed()
         };
-        let home = [self.context.operator_namespace.as_str()];
-        let apis = self.namespaced_apis(&resource, &home);
+        // The operator's namespace has the Secrets of identities, and nothing else that counts.
+        let home = P::IDENTITIES.map(|_| self.context.operator_namespace.as_str());
+        let apis = self.namespaced_apis(&resource, home.as_slice());
         apis.into_iter().map(watch).collect()
     }
 
@@ -247,6 +281,18 @@ impl<P: Provider> Context<P> {
         triggers
     }
 
+    /// Returns how the queue knows an object of which only metadata is watched.
+    fn observed(&self, key: &Key, metadata: &ObjectMeta, is_managed: bool) -> Observed {
+        let name = key.text();
+        let version = metadata.resource_version.as_deref().unwrap_or_default();
+        Observed {
+            is_managed,
+            digest: 0,
+            is_known: P::GUARDS_WRITES && self.own_writes.is_handled(&name, version),
+            name,
+        }
+    }
+
     fn key_of(&self, kind: &GroupKind, metadata: &ObjectMeta) -> Key {
         Key {
             kind: kind.clone(),
@@ -279,6 +325,7 @@ fn not_managed<K>(_: &K) -> Observed {
         name: Arc::from(""),
         is_managed: false,
         digest: 0,
+        is_known: false,
     }
 }
 

@@ -16,8 +16,8 @@ const KIND: &str = "ConversionReview";
 
 /// Converts one object to the desired `apiVersion`. The error is a message.
 ///
-/// The object's own `apiVersion` is the version to convert from. The handler is called on a
-/// thread of the runtime and must not block.
+/// The object's own `apiVersion` is the version to convert from. For small reviews the handler is
+/// called on a thread of the runtime, and must not block.
 pub type ConversionHandler = Arc<dyn Fn(Value, &str) -> Result<Value, String> + Send + Sync>;
 
 /// The request of a review.

@@ -16,6 +16,16 @@ use tracing::error;
 
 use super::admission::{self, AdmissionRequest, AdmissionResponse, Mode, ObjectSpace};
 use super::conversion::{self, ConversionHandler, Panicked};
+use crate::cpu_bound::Pool;
+
+/// The size of a body above which a review is handled off the threads of the runtime.
+const MAX_INLINE_BYTES: usize = 64 << 10;
+
+/// The threads for large admission reviews. Their handlers may read objects, which may have to be
+/// converted, so that conversion has threads of its own.
+static ADMISSION: Pool = Pool::new();
+/// The threads for large conversion reviews.
+static CONVERSION: Pool = Pool::new();
 
 type AdmissionHandler =
     Arc<dyn Fn(AdmissionRequest) -> BoxFuture<'static, AdmissionResponse> + Send + Sync>;
@@ -135,8 +145,19 @@ impl fmt::Debug for Router {
 }
 
 impl Route {
-    /// Calls the handler.
+    /// Calls the handler; off the threads of the runtime if the body is large.
     pub async fn respond(&self, body: Bytes, space: Option<ObjectSpace>) -> Response<Bytes> {
+        let pool = match self {
+            Self::Admission(..) if body.len() > MAX_INLINE_BYTES => &ADMISSION,
+            Self::Conversion(_) if body.len() > MAX_INLINE_BYTES => &CONVERSION,
+            _ => return self.handle(body, space).await,
+        };
+        let route = self.clone();
+        pool.run(async move { route.handle(body, space).await })
+            .await
+    }
+
+    async fn handle(&self, body: Bytes, space: Option<ObjectSpace>) -> Response<Bytes> {
         let result = match self {
             Self::Health => return plain(StatusCode::OK, "ok"),
             Self::Admission(mode, handler) => admit(*mode, handler, &body, space).await,

@@ -321,3 +321,101 @@ proptest! {
         }
     }
 }
+
+/// Returns an object of a provider's own group, which hosts and pools are like.
+fn device(kind: &str, name: &str, owners: &[&str]) -> Node {
+    let mut made = node("devices.example", kind, "a", name, owners);
+    made.follows_clusters = true;
+    made
+}
+
+fn needs(mut by: Node, (kind, name): (&'static str, &str), sharing: Sharing) -> Node {
+    by.needs.push(Needed {
+        group: "devices.example",
+        kind,
+        name: name.to_owned(),
+        sharing,
+    });
+    by
+}
+
+const ONE: Selection<'static> = Selection {
+    namespace: "a",
+    cluster: Some("c"),
+};
+
+#[test]
+fn needed_objects_move_with_their_dependents_after_the_clusters() {
+    let machine = node(INFRA, "Machine", "a", "m", &["Cluster/a/c"]);
+    let nodes = [
+        device("Host", "h", &[]),
+        device("Host", "free", &[]),
+        secret("a", "h-login", &["Host/a/h"]),
+        needs(machine, ("Host", "h"), Sharing::Refused),
+        cluster("a", "c"),
+    ];
+    let expected = [
+        "Move Cluster a/c",
+        "Move Host a/h",
+        "Move Machine a/m",
+        "Move Secret a/h-login",
+    ];
+    assert_eq!(planned(&nodes, ONE), expected);
+}
+
+#[test]
+fn object_that_another_cluster_needs_too_is_copied_or_prevents_the_move() {
+    let of = |name: &str, sharing| {
+        let owner = format!("Cluster/a/{name}");
+        let claim = node(INFRA, "Claim", "a", name, &[&owner]);
+        needs(claim, ("Pool", "p"), sharing)
+    };
+    let nodes = |sharing| {
+        let claims = [of("c", sharing), of("d", sharing)];
+        let [one, other] = claims;
+        [
+            device("Pool", "p", &[]),
+            one,
+            other,
+            cluster("a", "c"),
+            cluster("a", "d"),
+        ]
+    };
+    let refused = plan(&nodes(Sharing::Refused), ONE);
+    let pair = ("Pool a/p".to_owned(), "Claim a/d".to_owned());
+    assert_eq!(refused, Err(PlanError::Needed(vec![pair])));
+    let error = Error::from(refused.unwrap_err());
+    let text = "not everything can be moved:\n  Pool a/p is also used by Claim a/d, which is not \
+                moved";
+    assert_eq!(error.to_string(), text);
+    let copied = planned(&nodes(Sharing::Copied), ONE);
+    assert!(copied.contains(&"Copy Pool a/p".to_owned()), "{copied:?}");
+    let all = planned(&nodes(Sharing::Refused), ALL);
+    assert!(all.contains(&"Move Pool a/p".to_owned()), "{all:?}");
+}
+
+#[test]
+fn object_that_stays_keeps_its_dependents() {
+    let root = |mut node: Node| {
+        node.root = true;
+        node
+    };
+    let mut staying = root(device("Host", "used", &[]));
+    staying.stays = true;
+    let nodes = [
+        cluster("a", "c"),
+        staying,
+        root(device("Host", "free", &[])),
+        root(device("Hardware", "used", &["Host/a/used"])),
+        root(device("Hardware", "free", &["Host/a/free"])),
+        // A Secret of both is copied.
+        secret("a", "login", &["Host/a/used", "Host/a/free"]),
+    ];
+    let expected = [
+        "Move Cluster a/c",
+        "Move Host a/free",
+        "Move Hardware a/free",
+        "Copy Secret a/login",
+    ];
+    assert_eq!(planned(&nodes, ALL), expected);
+}

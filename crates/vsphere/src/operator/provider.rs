@@ -54,7 +54,7 @@ impl Provider for VSphere {
     const SHAPE: &'static dyn Shape = &ACCOUNT;
     const IDENTITIES: Option<&'static IdentityKind> = Some(&IDENTITIES);
 
-    fn kinds() -> Vec<WatchedKind> {
+    fn kinds(&self) -> Vec<WatchedKind> {
         vec![
             WatchedKind::reconciled::<VSphereCluster>(),
             WatchedKind::reconciled::<VSphereMachine>(),

@@ -458,6 +458,7 @@ impl crate::shape::Shape for Contexts {
             // Only the account, so that the key has to tell the rest apart.
             values: hidden(&[("token", words[3])]),
             carried: Some(carried),
+            is_proven_by_namespace: false,
         })
     }
 

@@ -9,6 +9,7 @@ use insula_dialer::AddressRules;
 use insula_identity::endpoint::{AllowedEndpoints, Endpoint, Trust};
 use insula_identity::reason::Reason;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::server::{Reply, Server, response};
@@ -296,4 +297,26 @@ fn default_port_is_left_out_of_the_authority() {
         let endpoint = Endpoint::parse(text, 443).unwrap();
         assert_eq!(authority(&endpoint), expected);
     }
+}
+
+#[tokio::test]
+async fn cleartext_client_uses_no_tls_and_any_address() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let served = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut buffer = vec![0; 1024];
+        let length = stream.read(&mut buffer).await.unwrap();
+        let reply = response("200 OK", "", "plain");
+        stream.write_all(&reply).await.unwrap();
+        String::from_utf8(buffer[..length].to_vec()).unwrap()
+    });
+    // The rules are for servers that tenants choose.
+    let clients = HttpClients::new(Vec::new());
+    let clients = clients.restricted(AddressRules::default(), AllowedEndpoints::Nowhere);
+    let client = clients.cleartext_client(&Endpoint::parse(&address, 80).unwrap());
+    let response = get(&client, RequestOptions::new(TIMEOUT)).await.unwrap();
+    assert_eq!(response.text(), Ok("plain"));
+    let expected = format!("GET /v1/zones?all HTTP/1.1\r\nhost: {address}\r\n\r\n");
+    assert_eq!(served.await.unwrap(), expected);
 }

@@ -381,3 +381,43 @@ async fn review_fails_as_a_whole_and_names_the_object() {
         assert_eq!(response, expected);
     }
 }
+
+/// The runtime of the test has one thread: the message could not be sent if the handler blocked it.
+#[tokio::test]
+async fn large_reviews_are_handled_off_the_threads_of_the_runtime() {
+    let text = "x".repeat(MAX_INLINE_BYTES);
+    let object = foo("a", "ex.io/v1", json!({ "color": text }));
+    let conversion = conversion("ex.io/v2", json!([object]));
+    for (path, body) in [("/convert", conversion), ("/admit", create("a", object))] {
+        let (send, receive) = std::sync::mpsc::channel();
+        let receive = Arc::new(Mutex::new(receive));
+        let wait = move || {
+            let receive = receive.lock().expect("no panic");
+            let received = receive.recv_timeout(std::time::Duration::from_secs(30));
+            received.map_err(|error| error.to_string())
+        };
+        let waits = wait.clone();
+        let router = Router::new()
+            .conversion("/convert", move |object, desired| {
+                wait()?;
+                convert(object, desired)
+            })
+            .validating("/admit", move |_| {
+                let waited = waits();
+                async move {
+                    waited.map_or_else(AdmissionResponse::deny, |()| AdmissionResponse::allow())
+                }
+            });
+        let responded = tokio::spawn(async move { respond(&router, post(path, &body)).await });
+        let sent = tokio::spawn(async move { send.send(()) });
+        assert_eq!(sent.await.expect("no panic"), Ok(()));
+        let (status, review) = responded.await.expect("no panic");
+        assert_eq!(status, 200, "{review}");
+        let response = &review["response"];
+        let is_allowed = response["allowed"] == true;
+        assert!(
+            is_allowed || response["result"]["status"] == "Success",
+            "{response}"
+        );
+    }
+}
