@@ -5,14 +5,18 @@
 //! |---|---|
 //! | `state` | the states of a host |
 //! | `decide` | what is done next with a host |
+//! | `power` | whether a host is switched on |
 //! | `status` | the status of a host after a step |
 //! | `secrets` | the Secrets of a host |
+//! | `hardware` | the HardwareData of a host, where that kind is defined |
 //! | `knobs` | requested delays, holds and errors |
 //! | `drive` | the watch, and one task for each host |
 
 mod decide;
 mod drive;
+mod hardware;
 mod knobs;
+mod power;
 mod secrets;
 mod state;
 mod status;
@@ -34,10 +38,14 @@ pub use state::State;
 
 /// Finalizer of hosts.
 pub const FINALIZER: &str = "baremetalhost.metal3.io";
+/// Finalizer of the credentials of management controllers.
+pub const SECRET_FINALIZER: &str = "baremetalhost.metal3.io/secret";
 /// Annotation of hosts that are left alone.
 pub const PAUSED: &str = "baremetalhost.metal3.io/paused";
 /// Annotation of hosts that are not managed while they are in a stable state.
 pub const DETACHED: &str = "baremetalhost.metal3.io/detached";
+/// Annotation of hosts that are to restart. With a suffix, they stay off until it is removed.
+pub const REBOOT: &str = "reboot.metal3.io";
 /// Annotation of hosts with a status to restore.
 pub const STATUS: &str = "baremetalhost.metal3.io/status";
 /// Label of Secrets that were read.
@@ -106,6 +114,11 @@ impl FakeBareMetalOperator {
     /// Returns all states that a host, `namespace/name`, has entered, in order.
     pub fn path(&self, host: &str) -> Vec<State> {
         self.shared.path(host)
+    }
+
+    /// Returns how a host, `namespace/name`, was switched on and off, in order.
+    pub fn power(&self, host: &str) -> Vec<bool> {
+        self.shared.power(host)
     }
 
     /// Stops it and waits until it has ended.

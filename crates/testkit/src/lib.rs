@@ -1,5 +1,7 @@
 //! Test infrastructure of Insula, never part of the product.
 //!
+//! [`azure`] is a fake Azure: Resource Manager, the token endpoint of Entra ID, and the instance
+//! metadata service, with a journal and with faults on request.
 //! [`bare_metal`] is a fake Bare Metal Operator.
 //! [`capi`] has the kinds of Cluster API.
 //! [`disk`] is a disk in memory under real, unmodified code: it records all operations, fails on
@@ -15,6 +17,7 @@
 //! [`vcsim`] starts the real vCenter simulator where it is installed.
 //! [`webhook`] is a webhook with scripted answers.
 
+pub mod azure;
 pub mod bare_metal;
 pub mod capi;
 pub mod disk;

@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, LOCATION};
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -36,6 +36,8 @@ pub struct FakeWebhook {
 /// A request that a webhook received.
 #[derive(Clone, Debug)]
 pub struct ReceivedRequest {
+    /// The method.
+    pub method: Method,
     /// Path and query.
     pub path: String,
     /// The headers.
@@ -182,6 +184,7 @@ impl Shared {
         let (head, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
         let requests = ReceivedRequest {
+            method: head.method,
             path: head.uri.to_string(),
             headers: head.headers,
             body: serde_json::from_slice(&body).unwrap_or_default(),

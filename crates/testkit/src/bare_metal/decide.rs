@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::knobs::{ErrorType, Problem};
 use super::state::State;
-use super::{DETACHED, FINALIZER, PAUSED, STATUS};
+use super::{DETACHED, FINALIZER, PAUSED, STATUS, power};
 
 /// What is done next with a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub(super) enum Action {
     Restore(Value),
     /// Removes the annotation with a status.
     DropStatusAnnotation,
+    /// Removes the annotation that requested a restart.
+    DropRebootAnnotation,
     /// Reports the host as detached.
     Detach,
     /// Reports that a spec cannot be used.
@@ -70,6 +72,7 @@ pub(super) fn next(host: &Value) -> Action {
         return Action::Refuse(problem);
     }
     let rest = match is_settled(host, state) {
+        _ if power::is_restarted(host, state) => Action::DropRebootAnnotation,
         true => Action::Rest,
         false => Action::Refresh,
     };
@@ -138,7 +141,7 @@ fn delete(state: State) -> Action {
 /// Returns whether the status of a host that stays in its state is as its spec requests.
 fn is_settled(host: &Value, state: State) -> bool {
     let status = &host["status"];
-    let is_powered = !state.is_stable() || status["poweredOn"] == host["spec"]["online"];
+    let is_powered = !state.is_stable() || status["poweredOn"] == power::is_wanted_on(host, state);
     is_powered && status["operationalStatus"] == operational(state)
 }
 

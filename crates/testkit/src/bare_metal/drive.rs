@@ -14,7 +14,7 @@ use super::decide::{Action, next, state_of};
 use super::knobs::{Knobs, Problem};
 use super::secrets::{self, Failure, HostData};
 use super::state::State;
-use super::{FINALIZER, STATUS, status};
+use super::{FINALIZER, REBOOT, STATUS, hardware, status};
 use crate::server::Client;
 
 /// How long a failed step is not tried again, unless the host changes.
@@ -41,6 +41,8 @@ struct Known {
     number: u16,
     data: Option<HostData>,
     path: Vec<State>,
+    /// How it was switched on and off.
+    power: Vec<bool>,
     /// Whether a task works on it.
     is_driven: bool,
 }
@@ -81,6 +83,12 @@ impl Shared {
         known.map(|known| known.path.clone()).unwrap_or_default()
     }
 
+    pub(super) fn power(&self, host: &str) -> Vec<bool> {
+        let state = self.state();
+        let known = state.known.get(host);
+        known.map(|known| known.power.clone()).unwrap_or_default()
+    }
+
     /// Notes that a host changed. Returns whether it needs a task.
     fn observe(&self, key: &str) -> bool {
         let mut state = self.state();
@@ -94,6 +102,7 @@ impl Shared {
                 number,
                 data: None,
                 path: Vec::new(),
+                power: Vec::new(),
                 is_driven: false,
             }
         });
@@ -235,14 +244,31 @@ impl Host<'_> {
                 self.write_finalizers(&host, all).await
             }
             Action::RemoveFinalizer => {
+                secrets::release(&self.shared.client, &host).await?;
+                hardware::release(&self.shared.client, &host).await?;
                 let finalizers = &host["metadata"]["finalizers"];
                 let mut all = finalizers.as_array().cloned().unwrap_or_default();
                 all.retain(|one| one != FINALIZER);
                 self.write_finalizers(&host, all).await
             }
-            Action::Restore(status) => self.write(&host, status::complete(&status)).await,
+            Action::Restore(status) => {
+                let mut status = status::complete(&status);
+                let hardware = hardware::recorded(&self.shared.client, &host).await?;
+                if let Some(hardware) = hardware {
+                    status["hardware"] = hardware;
+                }
+                self.write(&host, status).await
+            }
             Action::DropStatusAnnotation => {
                 self.patch(json!({"metadata": {"annotations": {STATUS: null}}}))
+                    .await
+            }
+            Action::DropRebootAnnotation => {
+                // One that must not be switched off has restarted.
+                if host["spec"]["disablePowerOff"] == true {
+                    self.record_power(&[false, true]);
+                }
+                self.patch(json!({"metadata": {"annotations": {REBOOT: null}}}))
                     .await
             }
             Action::Detach => self.write(&host, status::detached(&host)).await,
@@ -301,6 +327,9 @@ impl Host<'_> {
             }
         }
         let status = status::entered(&host, target, self.number);
+        if target == State::Preparing {
+            hardware::record(client, &host, &status["hardware"]).await?;
+        }
         let step = self.write(&host, status).await?;
         if matches!(step, Step::Done) {
             self.waited = None;
@@ -334,11 +363,22 @@ impl Host<'_> {
 
     /// Writes the status of a host in the version that was read.
     async fn write(&self, host: &Value, status: Value) -> anyhow::Result<Step> {
+        let was_on = host["status"]["poweredOn"] == true;
         let mut host = host.clone();
         host["status"] = status;
         let path = format!("{}/status", self.path);
         let written = self.shared.client.put(&path, &host).await?;
-        self.outcome(&written)
+        let outcome = self.outcome(&written)?;
+        let is_on = host["status"]["poweredOn"] == true;
+        if matches!(outcome, Step::Done) && is_on != was_on {
+            self.record_power(&[is_on]);
+        }
+        Ok(outcome)
+    }
+
+    fn record_power(&self, changes: &[bool]) {
+        self.shared
+            .with_known(self.key, |known| known.power.extend(changes));
     }
 
     async fn write_finalizers(&self, host: &Value, all: Vec<Value>) -> anyhow::Result<Step> {

@@ -6,7 +6,7 @@ use ring::digest::SHA256;
 use serde_json::{Value, json};
 
 use super::knobs::{ErrorType, Problem};
-use super::{DIGESTS, ENVIRONMENT};
+use super::{DIGESTS, ENVIRONMENT, SECRET_FINALIZER};
 use crate::server::Client;
 
 /// What a host was provisioned with.
@@ -114,6 +114,70 @@ pub(super) async fn controller(client: &Client, host: &Value) -> Result<(), Fail
             return Err(problem(format!("spec.bmc: Secret {name} lacks {key}")));
         }
     }
+    Ok(own(client, host, &secret).await?)
+}
+
+/// Makes a host an owner of the credentials of its management controller, and keeps them with a
+/// finalizer.
+async fn own(client: &Client, host: &Value, secret: &Value) -> anyhow::Result<()> {
+    let (host, metadata) = (&host["metadata"], &secret["metadata"]);
+    let list = |field: &str| metadata[field].as_array().cloned().unwrap_or_default();
+    let (mut owners, mut finalizers) = (list("ownerReferences"), list("finalizers"));
+    if !owners.iter().any(|owner| owner["uid"] == host["uid"]) {
+        owners.push(json!({
+            "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",
+            "name": host["name"], "uid": host["uid"],
+        }));
+    }
+    if !finalizers.iter().any(|one| one == SECRET_FINALIZER) {
+        finalizers.push(SECRET_FINALIZER.into());
+    }
+    change(
+        client,
+        secret,
+        json!({"ownerReferences": owners, "finalizers": finalizers}),
+    )
+    .await
+}
+
+/// Removes the finalizer from the credentials of a host that is deleted.
+pub(super) async fn release(client: &Client, host: &Value) -> anyhow::Result<()> {
+    let name = &host["spec"]["bmc"]["credentialsName"];
+    let secret = match name.as_str().unwrap_or_default() {
+        "" => None,
+        name => get(client, host, name).await?,
+    };
+    let Some(secret) = secret else {
+        return Ok(());
+    };
+    let finalizers = secret["metadata"]["finalizers"].as_array();
+    let mut finalizers = finalizers.cloned().unwrap_or_default();
+    finalizers.retain(|one| one != SECRET_FINALIZER);
+    change(client, &secret, json!({"finalizers": finalizers})).await
+}
+
+/// Writes fields of a Secret's metadata that differ.
+async fn change(client: &Client, secret: &Value, metadata: Value) -> anyhow::Result<()> {
+    let found = &secret["metadata"];
+    let fields = metadata.as_object().into_iter().flatten();
+    let is_same = |(name, value): (&String, &Value)| {
+        found[name] == *value || (found[name].is_null() && *value == json!([]))
+    };
+    if fields.into_iter().all(is_same) {
+        return Ok(());
+    }
+    let text = |field: &str| found[field].as_str().unwrap_or_default();
+    let (namespace, name) = (text("namespace"), text("name"));
+    let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
+    let changed = client
+        .patch(&path, "merge", &json!({ "metadata": metadata }))
+        .await?;
+    // It may have been deleted meanwhile.
+    anyhow::ensure!(
+        matches!(changed.status, 200 | 404),
+        "{path}: {}",
+        changed.text()
+    );
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::decide::{operational, state_of};
 use super::knobs::Problem;
+use super::power;
 use super::state::State;
 
 /// Returns the status of a host that enters a state, or stays in it, without problems. `number` is
@@ -17,7 +18,7 @@ pub(super) fn entered(host: &Value, state: State, number: u16) -> Value {
     remove(&mut status, "errorType");
     status["provisioning"]["state"] = state.as_str().into();
     if state.is_stable() {
-        status["poweredOn"] = json!(spec["online"] == true);
+        status["poweredOn"] = power::is_wanted_on(host, state).into();
     }
     match state {
         State::Inspecting | State::ExternallyProvisioned if status["provisioning"]["ID"] == "" => {

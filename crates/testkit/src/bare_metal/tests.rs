@@ -129,6 +129,108 @@ fn annotations_stop_the_work() {
 }
 
 #[test]
+fn annotations_switch_a_host_off_until_they_are_removed() {
+    let [once, until_removed] = ["reboot.metal3.io", "reboot.metal3.io/other"];
+    let (hard, force) = (r#"{"mode":"hard"}"#, r#"{"mode":"hard","force":true}"#);
+    let stays_on = json!({"spec": {"disablePowerOff": true}});
+    for (state, name, value, spec, is_on, expected) in [
+        (
+            State::Provisioned,
+            until_removed,
+            hard,
+            json!({}),
+            true,
+            Action::Refresh,
+        ),
+        (
+            State::Provisioned,
+            until_removed,
+            hard,
+            json!({}),
+            false,
+            Action::Rest,
+        ),
+        (
+            State::Provisioned,
+            until_removed,
+            "",
+            json!({}),
+            true,
+            Action::Refresh,
+        ),
+        (
+            State::Provisioned,
+            once,
+            hard,
+            json!({}),
+            true,
+            Action::Refresh,
+        ),
+        (
+            State::Provisioned,
+            once,
+            hard,
+            json!({}),
+            false,
+            Action::DropRebootAnnotation,
+        ),
+        (
+            State::Provisioned,
+            once,
+            hard,
+            stays_on.clone(),
+            true,
+            Action::DropRebootAnnotation,
+        ),
+        (
+            State::Provisioned,
+            until_removed,
+            hard,
+            stays_on,
+            true,
+            Action::Rest,
+        ),
+        (
+            State::Provisioned,
+            "reboot.metal3.iox",
+            hard,
+            json!({}),
+            true,
+            Action::Rest,
+        ),
+        (
+            State::Available,
+            until_removed,
+            hard,
+            json!({}),
+            true,
+            Action::Rest,
+        ),
+        (
+            State::Available,
+            until_removed,
+            force,
+            json!({}),
+            true,
+            Action::Refresh,
+        ),
+    ] {
+        let mut change = match state {
+            State::Provisioned => deployed(),
+            _ => json!({"spec": {"online": true}}),
+        };
+        merge(&mut change, spec);
+        merge(
+            &mut change,
+            json!({"metadata": {"annotations": {name: value}}}),
+        );
+        change["status"]["poweredOn"] = is_on.into();
+        let host = in_state(state, change);
+        assert_eq!(next(&host), expected, "{state} {name} {value} {is_on}");
+    }
+}
+
+#[test]
 fn secret_of_another_namespace_is_refused() {
     for field in ["userData", "metaData", "networkData"] {
         let named = |namespace: &str| {
