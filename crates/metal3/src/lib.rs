@@ -13,6 +13,7 @@
 //! | [`data`] | the contents of metadata and network data Secrets |
 //! | [`operator`] | the reconcilers that bring hosts in line with the custom resources |
 //! | [`inspect`] | how to ask which credential an object gets |
+//! | `relocation` | the rules for moves of clusters to another API server |
 //! | [`names`] | groups, labels, annotations, finalizers and other well-known names |
 
 pub mod crds;
@@ -26,6 +27,7 @@ pub mod manifests;
 pub mod names;
 pub mod operator;
 pub mod pool;
+mod relocation;
 pub mod roles;
 pub mod versions;
 pub mod webhooks;

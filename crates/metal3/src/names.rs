@@ -8,6 +8,8 @@ pub const GROUP: &str = "infrastructure.cluster.x-k8s.io";
 pub const API_VERSION: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
 /// The group of address pools.
 pub const IPAM_GROUP: &str = "ipam.metal3.io";
+/// The group of Cluster API's own address claims.
+pub const CAPI_IPAM_GROUP: &str = "ipam.cluster.x-k8s.io";
 /// The group of hosts.
 pub const HOST_GROUP: &str = "metal3.io";
 
@@ -38,11 +40,17 @@ pub const POOL_FINALIZER: &str = "ippool.ipam.metal3.io";
 pub const CLAIM_FINALIZER: &str = "ipclaim.ipam.metal3.io";
 /// Finalizer of addresses.
 pub const ADDRESS_FINALIZER: &str = "ipaddress.ipam.metal3.io";
+/// Finalizer of Cluster API's address claims on pools of Metal3.
+pub const CAPI_CLAIM_FINALIZER: &str = "ipam.metal3.io/ipaddressclaim";
+/// Finalizer of the addresses of these claims.
+pub const CAPI_ADDRESS_FINALIZER: &str = "ipam.metal3.io/ipaddress";
 
 /// Annotation of machines: namespace and name of the host.
 pub const HOST_ANNOTATION: &str = "metal3.io/BareMetalHost";
 /// Annotation of hosts that the Bare Metal Operator must not touch.
 pub const HOST_PAUSED: &str = "baremetalhost.metal3.io/paused";
+/// Annotation of hosts that the Bare Metal Operator does not manage.
+pub const HOST_DETACHED: &str = "baremetalhost.metal3.io/detached";
 /// The value of [`HOST_PAUSED`] for a pause that this operator set.
 pub const HOST_PAUSED_BY: &str = "metal3.io/capm3";
 /// Annotation of hosts with a copy of their status, for a move.
@@ -55,13 +63,27 @@ pub const HOST_UNHEALTHY_FORMER: &str = "capi.metal3.io/unhealthy";
 pub const BLOCK_MOVE: &str = "clusterctl.cluster.x-k8s.io/block-move";
 /// Annotation of clusters: prefixes of host labels that become labels of nodes.
 pub const LABEL_SYNC_PREFIXES: &str = "metal3.io/metal3-label-sync-prefixes";
+/// Annotation of nodes: the labels that are copied from their hosts.
+pub const SYNCED_LABELS: &str = "infrastructure.cluster.x-k8s.io/synced-labels";
 /// Annotation of claims with the address that they request.
 pub const REQUESTED_ADDRESS: &str = "ipAddress";
-/// Prefix of the annotation of hosts to restart; the UID of the remediation follows.
+/// Annotation of hosts to restart, which the Bare Metal Operator removes.
+pub const REBOOT: &str = "reboot.metal3.io";
+/// Prefix of the annotation of hosts that a remediation switches off; its UID follows.
 pub const REBOOT_PREFIX: &str = "reboot.metal3.io/metal3-remediation-";
+/// Annotation of hosts that a remediation restarts with [`REBOOT`]: its UID and the number of the
+/// attempt.
+pub const RESTART_RECORD: &str = "infrastructure.cluster.x-k8s.io/restart";
 /// Annotation of hosts: the tenant of the machine that uses it, if it is in a tenant's space of an
 /// Insula. The reference to the machine has no field for it.
 pub const TENANT_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/tenant";
+/// Annotation of machines whose host is reached through a kubeconfig, and of their data: the UID
+/// that the machine had when it claimed the host. A move to another management cluster changes the
+/// UID and keeps annotations, so this is what proves then that the host belongs to the machine.
+pub const CLAIM_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/claim";
+/// Annotation of hosts that are reached through a kubeconfig, and of Secrets next to them: the
+/// SHA-256 of the value that [`CLAIM_ANNOTATION`] of the machine has.
+pub const CLAIM_DIGEST: &str = "infrastructure.cluster.x-k8s.io/claim-digest";
 /// Annotation of Secrets next to hosts: kind, namespace and name of the object they belong to.
 pub const OWNER_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/owner";
 

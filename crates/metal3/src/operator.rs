@@ -8,12 +8,15 @@
 //! | `access` | the hosts that an object may use |
 //! | `cluster` | reconciles clusters: verifies the credential, reports the endpoint |
 //! | `machine` | reconciles machines: gives them hosts, provisions these, and releases them |
+//! | `remediation` | reconciles remediations: restarts the hosts of unhealthy machines |
 //! | `data_template` | reconciles data templates: an index and an object with data for each claim |
 //! | `data` | reconciles data: claims addresses, renders it, writes the Secrets next to the host |
 //! | `ip_pool` | reconciles address pools: an address for each claim |
 //! | `machine_template` | reconciles machine templates: copies the cleaning mode to machines |
 //! | `claims` | triggers the template or pool that a claim names |
 //! | `host_secret` | Secrets next to hosts that a kubeconfig reaches |
+//! | `reported` | problems that were reported with events |
+//! | `workload` | clients of workload clusters |
 //! | `conditions` | conditions in the form of both contracts of Cluster API |
 
 mod access;
@@ -28,7 +31,10 @@ mod ip_pool;
 mod machine;
 mod machine_template;
 mod provider;
+mod remediation;
+mod reported;
 mod run;
+mod workload;
 
 pub use crate::names::AGENT;
 pub(crate) use cluster::INFRASTRUCTURE;

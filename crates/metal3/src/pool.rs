@@ -22,8 +22,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use insula_identity::endpoint::Endpoint;
 use insula_operator::provider::Requeue;
 use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 
+use crate::hosts::patch::{Guard, between};
 use crate::kinds::host::BareMetalHost;
 use interest::Interest;
 use memory::PoolMemory;
@@ -160,6 +162,27 @@ impl HostPool {
         }
     }
 
+    /// Writes the changes of a host, if it has not changed since it was read. Returns it as it is
+    /// stored then.
+    ///
+    /// # Errors
+    ///
+    /// If the server refuses the request, for example because the host has changed.
+    pub async fn change(
+        &self,
+        before: &BareMetalHost,
+        after: &BareMetalHost,
+    ) -> Result<BareMetalHost, kube::Error> {
+        let Some(patch) = between(before, after, Guard::SameVersion) else {
+            return Ok(before.clone());
+        };
+        let (name, patch) = (before.name_any(), Patch::Merge(patch));
+        let hosts = self.hosts();
+        let written = hosts.patch(&name, &PatchParams::default(), &patch).await?;
+        self.remember(written.clone());
+        Ok(written)
+    }
+
     /// Forgets a host that does not exist any more, before the watch reports it.
     pub fn forget_host(&self, name: &str) {
         self.state().remove(name);
@@ -168,6 +191,11 @@ impl HostPool {
     /// Triggers a machine when its host changes.
     pub fn follow_host(&self, machine: Arc<str>, host: &str) {
         self.state().interest.follow(machine, host);
+    }
+
+    /// Triggers an object once, when a host changes. It need not be forgotten when it is deleted.
+    pub fn follow_host_once(&self, key: Arc<str>, host: &str) {
+        self.state().interest.follow_once(key, host);
     }
 
     /// Triggers a machine when there is a free host that it could use.
@@ -203,7 +231,11 @@ impl HostPool {
         let known = known.and_then(|known| known.host.resource_version());
         let keys = match known.is_some() && known == host.resource_version() {
             true => Vec::new(),
-            false => state.interest.of_changed(&host),
+            false => {
+                let mut keys = state.interest.of_changed(&host);
+                keys.extend(state.interest.take_once(&host.name_any()));
+                keys
+            }
         };
         let is_used = state.insert(host);
         drop(state);
@@ -215,7 +247,8 @@ impl HostPool {
     fn observe_deleted(&self, name: &str) {
         let mut state = self.state();
         state.remove(name);
-        let keys = state.interest.of_host(name);
+        let mut keys = state.interest.of_host(name);
+        keys.extend(state.interest.take_once(name));
         drop(state);
         self.trigger(keys);
     }

@@ -9,7 +9,7 @@ use insula_operator::roles::{ALL_VERBS, CORE, READ, events, leader_election, rec
 use insula_operator::webhook::manifest::{injection_rules, secret_rules};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
-use crate::names::{GROUP, HOST_GROUP, IPAM_GROUP};
+use crate::names::{CAPI_IPAM_GROUP, GROUP, HOST_GROUP, IPAM_GROUP};
 use crate::webhooks;
 
 /// Role of users who run clusters, bound in a namespace.
@@ -20,9 +20,6 @@ pub(crate) const VIEWER: &str = "capm3-viewer";
 pub(crate) const SERVICE_ACCOUNT: &str = "capm3-service-account";
 /// Role and account for the user of a kubeconfig, in the namespace of the hosts.
 pub(crate) const HOST_ACCESS: &str = "capm3-host-access";
-
-/// The group of Cluster API's own address claims.
-const CAPI_IPAM: &str = "ipam.cluster.x-k8s.io";
 
 /// The infrastructure kinds that users write.
 const CLUSTERS: &[&str] = &[
@@ -80,11 +77,7 @@ pub fn service_account() -> Vec<PolicyRule> {
     let made = ["create", "delete"];
     let mut rules = vec![
         rule(GROUP, &["metal3dataclaims", "metal3datas"], &made),
-        rule(
-            GROUP,
-            &["metal3machinetemplates", "metal3remediationtemplates"],
-            READ,
-        ),
+        rule(GROUP, &["metal3machinetemplates"], READ),
         rule(IPAM_GROUP, &["ipclaims", "ipaddresses"], &made),
         rule(
             IPAM_GROUP,
@@ -92,11 +85,16 @@ pub fn service_account() -> Vec<PolicyRule> {
             &["get", "list", "watch", "patch"],
         ),
         rule(
-            CAPI_IPAM,
+            CAPI_IPAM_GROUP,
             &["ipaddressclaims"],
             &["get", "list", "watch", "create", "patch", "delete"],
         ),
-        rule(CAPI_IPAM, &["ipaddresses"], READ),
+        rule(CAPI_IPAM_GROUP, &["ipaddressclaims/status"], &["patch"]),
+        rule(
+            CAPI_IPAM_GROUP,
+            &["ipaddresses"],
+            &["get", "list", "watch", "create", "patch", "delete"],
+        ),
         rule(
             CAPI,
             &["clusters", "machines", "machinesets", "machinedeployments"],

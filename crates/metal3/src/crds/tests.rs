@@ -228,3 +228,28 @@ fn names_of_referenced_objects_have_a_pattern() {
     }
     assert!(found > 50, "{found}");
 }
+
+#[test]
+fn r37_definitions_are_labelled_for_moves_as_documented() {
+    let labelled = super::all().into_iter().filter(|definition| {
+        let labels = definition.metadata.labels.clone().unwrap_or_default();
+        labels.contains_key("clusterctl.cluster.x-k8s.io/move")
+    });
+    let kinds: Vec<_> = labelled.map(|one| one.spec.names.kind).collect();
+    // No Cluster owns them: data templates and pools are shared, and claims may be those of users.
+    let expected = ["Metal3DataTemplate", "IPPool", "IPClaim", "IPAddress"];
+    assert_eq!(kinds, expected);
+    let page = include_str!("../../../../docs/metal3.md");
+    let start = page.find("## Moving").expect("a section about moves");
+    let section = &page[start..];
+    for name in [
+        crate::names::BLOCK_MOVE,
+        crate::names::HOST_PAUSED,
+        crate::names::HOST_STATUS,
+        crate::names::CLAIM_ANNOTATION,
+        "kubectl label secret prod-bmh-identity -n team-a clusterctl.cluster.x-k8s.io/move=",
+        "kubectl label crd baremetalhosts.metal3.io",
+    ] {
+        assert!(section.contains(name), "{name}");
+    }
+}

@@ -29,25 +29,46 @@ pub struct ReuseGroup {
     pub label: String,
     /// The cluster, which keeps the hosts in the meantime.
     pub cluster: Consumer,
+    /// Where the hosts are.
+    pub hosts: HostPlace,
+}
+
+/// Where the hosts of a machine are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostPlace {
+    /// In the namespace of the machine.
+    Beside,
+    /// Where a kubeconfig leads to.
+    Elsewhere,
 }
 
 impl ReuseGroup {
     /// Returns the group of the machines of a control plane.
-    pub fn control_plane(name: &str, cluster: Consumer) -> Self {
+    pub fn control_plane(name: &str, cluster: Consumer, hosts: HostPlace) -> Self {
         let label = format!("cp-{name}");
-        Self { label, cluster }
+        Self {
+            label,
+            cluster,
+            hosts,
+        }
     }
 
     /// Returns the group of the machines of a MachineDeployment.
-    pub fn deployment(name: &str, cluster: Consumer) -> Self {
+    pub fn deployment(name: &str, cluster: Consumer, hosts: HostPlace) -> Self {
         let label = format!("md-{name}");
-        Self { label, cluster }
+        Self {
+            label,
+            cluster,
+            hosts,
+        }
     }
 
-    /// Returns whether a host is kept for the group. The label alone does not suffice: where
-    /// hosts are shared, another team can have machines of the same name.
+    /// Returns whether a host is kept for the group. The label alone does not suffice where hosts
+    /// are shared: another team can have machines of the same name. It does next to the machines,
+    /// where Metal3's own provider leaves hosts without a consumer up to its version 1.13.
     fn keeps(&self, host: &BareMetalHost) -> bool {
-        label(host, NODE_REUSE) == Some(&self.label) && self.cluster.has(host)
+        let is_free = self.hosts == HostPlace::Beside && host.spec.consumer_ref.is_none();
+        label(host, NODE_REUSE) == Some(&self.label) && (is_free || self.cluster.has(host))
     }
 }
 
@@ -110,6 +131,11 @@ pub fn choose<'a>(
 }
 
 /// Returns whether a host can be given to a machine at all.
+/// Returns whether a machine may get a host that no object uses.
+pub fn is_free(host: &BareMetalHost) -> bool {
+    host.spec.consumer_ref.is_none() && is_usable(host) && is_available(host)
+}
+
 fn is_usable(host: &BareMetalHost) -> bool {
     let none = BTreeMap::new();
     let annotations = host.metadata.annotations.as_ref().unwrap_or(&none);

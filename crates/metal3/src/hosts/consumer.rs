@@ -1,9 +1,11 @@
 //! The object that uses a host.
 
 use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
+use super::proof::ProofDigest;
 use crate::kinds::host::BareMetalHost;
-use crate::names::{GROUP, TENANT_ANNOTATION};
+use crate::names::{CLAIM_DIGEST, GROUP, TENANT_ANNOTATION};
 
 /// An object that can use a host: a machine, or a cluster that keeps the host for its next
 /// machine.
@@ -17,8 +19,12 @@ pub struct Consumer {
     pub namespace: String,
     /// The name.
     pub name: String,
-    /// The tenant, if it is in a tenant's space of an Insula.
+    /// The tenant, if it is in a tenant's space of an Insula and reaches the host through a
+    /// kubeconfig.
     pub tenant: Option<String>,
+    /// What tells it from others of the same name, if it is a machine that reaches the host through
+    /// a kubeconfig.
+    pub digest: Option<ProofDigest>,
 }
 
 impl Consumer {
@@ -30,6 +36,7 @@ impl Consumer {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             tenant: None,
+            digest: None,
         }
     }
 
@@ -41,6 +48,7 @@ impl Consumer {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             tenant: None,
+            digest: None,
         }
     }
 
@@ -53,8 +61,14 @@ impl Consumer {
         }
     }
 
-    /// Returns whether a reference is to this object, or to one of another tenant. Version and UID do not count: both are
-    /// other ones after a move to another management cluster.
+    /// Returns the same object with what tells it from others of the same name.
+    #[must_use]
+    pub fn with_digest(self, digest: Option<ProofDigest>) -> Self {
+        Self { digest, ..self }
+    }
+
+    /// Returns whether a reference is to this object, or to one of another tenant. Version and UID
+    /// do not count: both are other ones after a move to another management cluster.
     pub(super) fn is(&self, reference: &ObjectReference) -> bool {
         let version = reference.api_version.as_deref().unwrap_or_default();
         let group = match version.split_once('/') {
@@ -68,23 +82,54 @@ impl Consumer {
             && reference.name.as_deref() == Some(&self.name)
     }
 
-    /// Returns whether a host is used by this object.
+    /// Returns whether a host is used by this object. The tenant counts only without a digest: a
+    /// move may lead to another tenant.
     pub fn has(&self, host: &BareMetalHost) -> bool {
+        let digest = annotation(host, CLAIM_DIGEST);
+        let is_own = match &self.digest {
+            Some(own) => digest == Some(own.as_str()),
+            None => {
+                let tenant = annotation(host, TENANT_ANNOTATION);
+                digest.is_none() && tenant == self.tenant.as_deref()
+            }
+        };
+        is_own && self.is_named_by(host)
+    }
+
+    /// Returns whether a host that this object names is used by it. Such a host may have nothing
+    /// that tells machines of one name apart: it was claimed without a kubeconfig, and is reached
+    /// with one now.
+    pub fn has_named(&self, host: &BareMetalHost) -> bool {
+        let tenant = annotation(host, TENANT_ANNOTATION);
+        let is_unmarked = annotation(host, CLAIM_DIGEST).is_none()
+            && tenant.is_none_or(|tenant| Some(tenant) == self.tenant.as_deref());
+        self.has(host) || (is_unmarked && self.is_named_by(host))
+    }
+
+    /// Returns whether a host names this object, or another one of the same name.
+    pub fn is_named_by(&self, host: &BareMetalHost) -> bool {
         let consumer = host.spec.consumer_ref.as_ref();
-        let annotations = host.metadata.annotations.as_ref();
-        let tenant = annotations.and_then(|all| all.get(TENANT_ANNOTATION));
-        tenant == self.tenant.as_ref() && consumer.is_some_and(|consumer| self.is(consumer))
+        consumer.is_some_and(|consumer| self.is(consumer))
     }
 
     /// Makes this object the user of a host.
     pub fn take(&self, host: &mut BareMetalHost, version: &str) {
         host.spec.consumer_ref = Some(self.reference(version));
-        match &self.tenant {
-            Some(tenant) => {
+        self.mark(host);
+    }
+
+    /// Writes the annotations that tell this object from others of the same name.
+    pub fn mark(&self, host: &mut BareMetalHost) {
+        let marks = [
+            (TENANT_ANNOTATION, self.tenant.as_deref()),
+            (CLAIM_DIGEST, self.digest.as_ref().map(ProofDigest::as_str)),
+        ];
+        forget_marks(host);
+        for (name, value) in marks {
+            if let Some(value) = value {
                 let annotations = host.metadata.annotations.get_or_insert_default();
-                annotations.insert(TENANT_ANNOTATION.to_owned(), tenant.clone());
+                annotations.insert(name.to_owned(), value.to_owned());
             }
-            None => forget_tenant(host),
         }
     }
 
@@ -103,13 +148,38 @@ impl Consumer {
 /// Removes the user of a host.
 pub fn clear(host: &mut BareMetalHost) {
     host.spec.consumer_ref = None;
-    forget_tenant(host);
+    forget_marks(host);
 }
 
-fn forget_tenant(host: &mut BareMetalHost) {
+fn annotation<'a>(host: &'a BareMetalHost, name: &str) -> Option<&'a str> {
+    let annotations = host.metadata.annotations.as_ref()?;
+    annotations.get(name).map(String::as_str)
+}
+
+fn forget_marks(host: &mut BareMetalHost) {
     if let Some(annotations) = &mut host.metadata.annotations {
         annotations.remove(TENANT_ANNOTATION);
+        annotations.remove(CLAIM_DIGEST);
     }
+}
+
+/// Removes machines from the owners of a host. Metal3's own provider adds them up to its version
+/// 1.13; the garbage collector would delete the host after its machine.
+pub fn remove_owners(host: &mut BareMetalHost) {
+    if let Some(owners) = &mut host.metadata.owner_references {
+        owners.retain(|owner| !is_machine(owner));
+    }
+}
+
+/// Returns whether a machine is among the owners of a host.
+pub fn is_owned(host: &BareMetalHost) -> bool {
+    let owners = host.metadata.owner_references.as_deref();
+    owners.unwrap_or_default().iter().any(is_machine)
+}
+
+fn is_machine(owner: &OwnerReference) -> bool {
+    let group = owner.api_version.split('/').next();
+    owner.kind == "Metal3Machine" && group == Some(GROUP)
 }
 
 /// Returns the host that the annotation of a machine names.

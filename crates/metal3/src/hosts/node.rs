@@ -4,16 +4,17 @@ use k8s_openapi::api::core::v1::Node;
 
 use crate::names::NODE_UUID;
 
+/// The scheme of provider IDs.
+const SCHEME: &str = "metal3://";
+
 /// The label of nodes with the name of their host.
 const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 
 /// Returns the provider ID of a machine. The namespace is that of the machine, as in its metadata;
 /// that of the host may be in another cluster.
 pub fn provider_id(machine_namespace: &str, host: &str, machine: &str) -> String {
-    format!(
-        "metal3://{}",
-        provider_path(machine_namespace, host, machine)
-    )
+    let path = provider_path(machine_namespace, host, machine);
+    format!("{SCHEME}{path}")
 }
 
 /// Returns the provider ID without its scheme, as metadata has it.
@@ -36,6 +37,29 @@ pub struct NodeSearch<'a> {
     pub writer: IdWriter,
     /// What boots the machine.
     pub bootstrap: Bootstrap,
+}
+
+impl NodeSearch<'_> {
+    /// Returns the provider ID of a machine without a node. One in the former form is kept,
+    /// because the node has it for good.
+    fn wanted(&self) -> &str {
+        let former = self.current.filter(|id| former_path(id).is_some());
+        former.unwrap_or(self.expected)
+    }
+
+    /// Returns whether a provider ID is that of the machine, in one of its forms. After a move,
+    /// the host has another UID than the one in its former ID.
+    fn accepts(&self, id: &str) -> bool {
+        let is_former = former_path(id) == Some(self.host_uid);
+        is_former || id == self.expected || id == self.wanted()
+    }
+}
+
+/// Returns the path of a provider ID in the form that Metal3's own provider wrote up to its version
+/// 1.13: the UID of the host.
+fn former_path(id: &str) -> Option<&str> {
+    let path = id.strip_prefix(SCHEME)?;
+    (!path.is_empty() && !path.contains('/')).then_some(path)
 }
 
 /// What writes the provider ID of nodes.
@@ -114,18 +138,18 @@ impl NodeProblem {
 /// Nodes count as equal only with the whole provider ID: two groups of hosts can have hosts of one
 /// name.
 pub fn find_node(search: &NodeSearch<'_>, nodes: &[Node]) -> NodeMatch {
-    let with_id = with(nodes, |node| id(node) == Some(search.expected));
+    let with_id = with(nodes, |node| id(node).is_some_and(|id| search.accepts(id)));
     if let [_, _, ..] = with_id.as_slice() {
         return NodeMatch::of(several("one provider ID", &with_id));
     }
-    let is_known = search.current == Some(search.expected) && !with_id.is_empty();
-    if is_known {
-        return NodeMatch::accepted(search);
+    let found = with_id.first().and_then(|node| id(node));
+    if let Some(known) = found.filter(|found| search.current == Some(*found)) {
+        return NodeMatch::accepted(known);
     }
     if search.writer == IdWriter::CloudProvider {
-        return match with_id.is_empty() {
-            true => NodeMatch::of(NodeProblem::NoneWithId(search.expected.to_owned())),
-            false => NodeMatch::accepted(search),
+        return match found {
+            None => NodeMatch::of(NodeProblem::NoneWithId(search.wanted().to_owned())),
+            Some(found) => NodeMatch::accepted(found),
         };
     }
     let labelled = with(nodes, |node| {
@@ -139,10 +163,7 @@ pub fn find_node(search: &NodeSearch<'_>, nodes: &[Node]) -> NodeMatch {
         ([], Bootstrap::Secret) => by_hostname(search, nodes),
         ([node], _) => match written(search, node) {
             Err(problem) => NodeMatch::of(problem),
-            Ok(node_to_write) => NodeMatch {
-                node_to_write,
-                ..NodeMatch::accepted(search)
-            },
+            Ok(found) => found,
         },
         _ => NodeMatch::of(several("the label of one host", &labelled)),
     }
@@ -157,23 +178,16 @@ fn by_hostname(search: &NodeSearch<'_>, nodes: &[Node]) -> NodeMatch {
         [node] => written(search, node),
         _ => Err(several("the name of one host", &named)),
     };
-    let accepted = NodeMatch::accepted(search);
-    match found {
-        Ok(node_to_write) => NodeMatch {
-            node_to_write,
-            ..accepted
-        },
-        Err(problem) => NodeMatch {
-            problem: Some(problem),
-            ..accepted
-        },
-    }
+    found.unwrap_or_else(|problem| NodeMatch {
+        problem: Some(problem),
+        ..NodeMatch::accepted(search.wanted())
+    })
 }
 
 impl NodeMatch {
-    fn accepted(search: &NodeSearch<'_>) -> Self {
+    fn accepted(id: &str) -> Self {
         Self {
-            provider_id: Some(search.expected.to_owned()),
+            provider_id: Some(id.to_owned()),
             ..Self::default()
         }
     }
@@ -186,15 +200,18 @@ impl NodeMatch {
     }
 }
 
-/// Returns the name of a node that has to get the provider ID; none if it has it.
-fn written(search: &NodeSearch<'_>, node: &Node) -> Result<Option<String>, NodeProblem> {
+/// Returns the match of the node of a machine, which has to get a provider ID if it has none.
+fn written(search: &NodeSearch<'_>, node: &Node) -> Result<NodeMatch, NodeProblem> {
     match id(node) {
-        None => Ok(Some(name(node))),
-        Some(found) if found == search.expected => Ok(None),
+        None => Ok(NodeMatch {
+            node_to_write: Some(name(node)),
+            ..NodeMatch::accepted(search.wanted())
+        }),
+        Some(found) if search.accepts(found) => Ok(NodeMatch::accepted(found)),
         Some(found) => Err(NodeProblem::OtherId {
             node: name(node),
             found: found.to_owned(),
-            expected: search.expected.to_owned(),
+            expected: search.wanted().to_owned(),
         }),
     }
 }

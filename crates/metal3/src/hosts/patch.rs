@@ -13,14 +13,16 @@ pub enum Guard {
     AnyVersion,
 }
 
-/// Returns the JSON merge patch of labels, annotations and spec between two versions of a host;
-/// none if they are equal. Fields that are not known are not touched.
+/// Returns the JSON merge patch of labels, annotations, owner references and spec between two
+/// versions of a host; none if they are equal. Fields that are not known are not touched. A change
+/// of owner references needs [`Guard::SameVersion`], because a list is replaced as a whole.
 pub fn between(before: &BareMetalHost, after: &BareMetalHost, guard: Guard) -> Option<Value> {
     let parts = |host: &BareMetalHost| {
         json!({
             "metadata": {
                 "labels": host.metadata.labels.clone().unwrap_or_default(),
                 "annotations": host.metadata.annotations.clone().unwrap_or_default(),
+                "ownerReferences": host.metadata.owner_references.clone().unwrap_or_default(),
             },
             "spec": host.spec,
         })

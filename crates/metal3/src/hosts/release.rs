@@ -4,8 +4,9 @@ use insula_capi::names::CLUSTER_LABEL;
 
 use super::choose::ReuseGroup;
 use super::consumer;
+use super::restart::withdraw_all;
 use crate::kinds::host::{BareMetalHost, ProvisioningState};
-use crate::names::{HOST_PAUSED, HOST_PAUSED_BY, NODE_REUSE};
+use crate::names::{HOST_PAUSED, HOST_PAUSED_BY, HOST_STATUS, NODE_REUSE};
 
 /// Whether hosts stay on between two machines, so that the next one starts faster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,11 +18,21 @@ pub enum FastTrack {
     On,
 }
 
+impl FastTrack {
+    /// Returns the setting of a flag.
+    pub const fn from_flag(is_set: bool) -> Self {
+        match is_set {
+            true => Self::On,
+            false => Self::Off,
+        }
+    }
+}
+
 /// The Cluster API version of references to clusters.
 const CLUSTER_VERSION: &str = "v1beta2";
 
-/// Takes from a host what it was to run. All three Secrets go, also those that the machine's
-/// status does not name any more: they are deleted next.
+/// Takes from a host what it was to run, and the requests to restart. All three Secrets go, also
+/// those that the machine's status does not name any more: they are deleted next.
 pub fn deprovision(host: &mut BareMetalHost, fast_track: FastTrack) {
     let spec = &mut host.spec;
     (spec.image, spec.custom_deploy) = (None, None);
@@ -29,6 +40,7 @@ pub fn deprovision(host: &mut BareMetalHost, fast_track: FastTrack) {
     let is_cleaned = spec.automated_cleaning_mode.as_deref() != Some("disabled");
     let stays_on = fast_track == FastTrack::On && is_cleaned;
     spec.online = spec.disable_power_off == Some(true) || stays_on;
+    withdraw_all(host);
 }
 
 /// Returns whether a host runs nothing of its machine any more.
@@ -39,8 +51,13 @@ pub fn is_deprovisioned(host: &BareMetalHost) -> bool {
         | State::MatchProfile
         | State::Inspecting
         | State::Available
-        | State::None
         | State::Unmanaged => true,
+        // After a move, the Bare Metal Operator may not have restored the status yet.
+        State::None => {
+            let annotations = host.metadata.annotations.as_ref();
+            let copy = annotations.and_then(|all| all.get(HOST_STATUS));
+            copy.is_none_or(String::is_empty)
+        }
         // Its image is not this operator's: it is released when it is off.
         State::ExternallyProvisioned => {
             let status = host.status.as_ref();
@@ -62,6 +79,7 @@ pub fn release(host: &mut BareMetalHost, cluster: &str, kept_for: Option<&ReuseG
         Some(group) => group.cluster.take(host, CLUSTER_VERSION),
         None => consumer::clear(host),
     }
+    withdraw_all(host);
     let labels = host.metadata.labels.get_or_insert_default();
     if let Some(group) = kept_for {
         labels.insert(NODE_REUSE.to_owned(), group.label.clone());

@@ -3,8 +3,10 @@
 mod association;
 mod choice;
 mod deletion;
+mod labels;
 mod nodes;
 mod pauses;
+mod restarts;
 mod selectors;
 
 use serde_json::{Value, json};

@@ -1,6 +1,7 @@
 //! Claims and addresses of Cluster API, for pools of any provider. References have the same shape
 //! in `v1beta1` and `v1beta2`.
 
+use insula_operator::condition::Conditions;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
@@ -62,6 +63,16 @@ pub struct IPAddressClaimStatus {
     )]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+impl Conditions for IPAddressClaimStatus {
+    fn conditions(&self) -> &[Condition] {
+        &self.conditions
+    }
+
+    fn conditions_mut(&mut self) -> &mut Vec<Condition> {
+        &mut self.conditions
+    }
 }
 
 /// An address that a claim got.

@@ -195,7 +195,11 @@ impl HostAccess {
             scope: Some(self.namespace.clone()),
         };
         let carried = Some(carried);
-        Content { values, carried }
+        Content {
+            values,
+            carried,
+            is_proven_by_namespace: false,
+        }
     }
 
     /// Returns the accepted certificates. Failures are counted by them, so that the wrong

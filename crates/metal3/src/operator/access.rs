@@ -7,24 +7,87 @@ use insula_identity::endpoint::InvalidEndpoint;
 use insula_identity::reason::Reason;
 use insula_identity::reference::CredentialReferences;
 use insula_identity::session::{HeldSession, LoginError, Unavailable};
+use insula_operator::outbound::kubernetes_login_error;
 use insula_operator::provider::{MAX_WAIT, full_message};
 use insula_operator::read::is_valid_name;
-use insula_operator::retry::Outcome;
+use insula_operator::retry::{Class, Outcome};
 
 use super::context::Reconciliation;
+use crate::hosts::consumer::Consumer;
+use crate::hosts::proof::ProofDigest;
 use crate::kinds::IdentityReference;
 use crate::kubeconfig::reason::{Phase, condition_reason};
 use crate::kubeconfig::resolve::{HostSide, IdentityRef, host_side, question};
-use crate::pool::{Pools, in_cluster};
+use crate::pool::{HostPool, Pools, in_cluster};
 
 /// The access of an object to hosts.
 pub(super) enum Access {
-    /// The hosts, and the credential that reaches them.
-    Open(HeldSession<Pools>, Box<Credential>),
+    /// There is access.
+    Open(HostAccess),
     /// The credential is being verified: what was known before still holds.
     Opening(Outcome),
     /// There is no access, and when to try again.
     Closed(Problem, Outcome),
+}
+
+/// The hosts that an object may use, and the credential that reaches them.
+pub(super) struct HostAccess {
+    pub pool: HeldSession<Pools>,
+    pub credential: Box<Credential>,
+}
+
+/// What a failed request to the server of the hosts means.
+pub(super) enum HostFailure {
+    /// The hosts are those of the operator's own server.
+    Own(kube::Error),
+    /// The object has changed, or no longer exists: the next reconciliation reads it again.
+    Changed(kube::Error),
+    /// The credential has a problem, and when to try again.
+    Problem(Problem, Outcome),
+}
+
+impl HostAccess {
+    /// Explains a failed request to the server of the hosts as a problem with the credential.
+    pub(super) fn explain(&self, error: kube::Error) -> HostFailure {
+        if self.pool.is_in_cluster() {
+            return HostFailure::Own(error);
+        }
+        if matches!(&error, kube::Error::Api(status) if matches!(status.code, 404 | 409)) {
+            return HostFailure::Changed(error);
+        }
+        let error = kubernetes_login_error(&error, &self.credential.endpoint);
+        let outcome = match error.reason {
+            // The next login tells whether the credential is refused for good.
+            Reason::InvalidCredentials => {
+                self.pool.mark_dead();
+                Outcome::Progressed
+            }
+            Reason::Unreachable if !error.answered => {
+                self.pool.mark_unresponsive();
+                Outcome::Failed(Class::Blocked)
+            }
+            _ => Outcome::Failed(Class::Blocked),
+        };
+        HostFailure::Problem(failed(&error), outcome)
+    }
+}
+
+/// Returns a machine of the namespace as the user of a host of a pool. Hosts that a kubeconfig
+/// reaches may be shared by machines of one name, which the proof tells apart.
+pub(super) fn consumer(
+    of: &Reconciliation<'_>,
+    pool: &HostPool,
+    machine: &str,
+    proof: Option<&str>,
+) -> Consumer {
+    let consumer = Consumer::machine(of.key.namespace_or_empty(), machine);
+    match pool.is_in_cluster() {
+        // Both are in one namespace, and move together.
+        true => consumer,
+        false => consumer
+            .in_space(of.key.space.as_deref())
+            .with_digest(proof.map(ProofDigest::of)),
+    }
 }
 
 /// Why an object has no access to hosts.
@@ -98,7 +161,10 @@ pub(super) async fn open(
         }
     };
     Ok(match of.session(&credential) {
-        Ok(pool) => Access::Open(pool, Box::new(credential)),
+        Ok(pool) => Access::Open(HostAccess {
+            pool,
+            credential: Box::new(credential),
+        }),
         Err(Unavailable::Wait) => Access::Opening(Outcome::Waits(MAX_WAIT)),
         Err(Unavailable::Failed { error, retry_after }) => {
             Access::Closed(failed(&error), Outcome::Waits(retry_after))

@@ -19,12 +19,13 @@ use tracing::info;
 
 pub(crate) use self::conclude::INFRASTRUCTURE;
 use self::conclude::{Hosts, Observed, conclude};
-use super::access::{self, Access, Identity};
+use super::access::{self, Access, HostAccess, Identity};
 use super::context::Reconciliation;
+use crate::hosts::labels::SyncedPrefixes;
 use crate::kinds::cluster::Metal3Cluster;
 use crate::kinds::machine::Metal3Machine;
-use crate::kubeconfig::{HostAccess, reserved_name};
-use crate::names::CLUSTER_FINALIZER;
+use crate::kubeconfig::{self, reserved_name};
+use crate::names::{CLUSTER_FINALIZER, LABEL_SYNC_PREFIXES};
 
 /// Reconciles a cluster.
 pub(super) async fn reconcile(of: &Reconciliation<'_>) -> Result<Outcome, kube::Error> {
@@ -52,12 +53,19 @@ pub(super) async fn reconcile(of: &Reconciliation<'_>) -> Result<Outcome, kube::
     let observed = Observed {
         hosts,
         has_owner: owner.is_some(),
+        warnings: invalid_prefixes(&change.stored),
     };
     let before = change.stored.clone();
     change.object = conclude(&change.stored, &observed, Timestamp::now());
     change.commit().await?;
     report(of, &before, &change.stored).await;
     Ok(outcome)
+}
+
+/// Returns sentences about the prefixes of labels that are not used.
+fn invalid_prefixes(cluster: &Metal3Cluster) -> Vec<String> {
+    let listed = cluster.annotations().get(LABEL_SYNC_PREFIXES);
+    SyncedPrefixes::warnings(listed.map_or("", String::as_str))
 }
 
 /// Verifies the credential of a cluster, if it names one. Machines with a reference of their own
@@ -76,7 +84,7 @@ async fn verify(
         of_cluster: None,
     };
     let (pool, credential) = match access::open(of, identity).await? {
-        Access::Open(pool, credential) => (pool, credential),
+        Access::Open(HostAccess { pool, credential }) => (pool, credential),
         Access::Opening(outcome) => return Ok((Hosts::Verifying, outcome)),
         Access::Closed(problem, outcome) => return Ok((Hosts::Refused(problem), outcome)),
     };
@@ -101,12 +109,12 @@ async fn verify(
         return Ok((Hosts::Refused(access::failed(&error)), outcome));
     }
     pool.mark_responsive();
-    let access = HostAccess::of(&credential);
+    let access = kubeconfig::HostAccess::of(&credential);
     let mut warnings = Vec::new();
     warnings.extend(
         access
             .as_ref()
-            .and_then(HostAccess::warning)
+            .and_then(kubeconfig::HostAccess::warning)
             .map(str::to_owned),
     );
     warnings.extend(reserved_name(

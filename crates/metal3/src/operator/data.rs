@@ -9,23 +9,18 @@ mod secrets;
 
 use insula_capi::names::CLUSTER_LABEL;
 use insula_capi::{Cluster, paused};
-use insula_identity::credential::Credential;
-use insula_identity::reason::Reason;
-use insula_identity::session::HeldSession;
 use insula_operator::commit::StatusChange;
 use insula_operator::event::NewEvent;
-use insula_operator::outbound::kubernetes_login_error;
-use insula_operator::retry::{Class, Outcome};
+use insula_operator::retry::Outcome;
 use kube::ResourceExt;
 use tracing::info;
 
 use self::conclude::{State, conclude};
-use super::access::{self, Access, Identity, Problem};
+use super::access::{self, Access, HostAccess, HostFailure, Identity, Problem};
 use super::context::Reconciliation;
 use crate::kinds::IdentityReference;
 use crate::kinds::data::Metal3Data;
 use crate::names::{DATA_FINALIZER, IDENTITY_ANNOTATION};
-use crate::pool::Pools;
 
 /// The outcome of a step, or why the data cannot go on.
 type Step<T> = Result<T, Halt>;
@@ -45,12 +40,6 @@ impl From<kube::Error> for Halt {
     fn from(error: kube::Error) -> Self {
         Self::Api(error)
     }
-}
-
-/// The hosts, and the credential that reaches them.
-struct HostAccess {
-    pool: HeldSession<Pools>,
-    credential: Box<Credential>,
 }
 
 /// Where the Secrets of data were written.
@@ -154,7 +143,7 @@ impl DataReconciler<'_> {
     /// Returns the access to the hosts.
     async fn open(&self, identity: Identity<'_>) -> Step<HostAccess> {
         match access::open(self.of, identity).await? {
-            Access::Open(pool, credential) => Ok(HostAccess { pool, credential }),
+            Access::Open(access) => Ok(access),
             Access::Opening(outcome) => Err(Halt::Stop(State::AsBefore, outcome)),
             Access::Closed(problem, outcome) => Err(Halt::Stop(State::Problem(problem), outcome)),
         }
@@ -169,31 +158,11 @@ impl DataReconciler<'_> {
                 return done;
             }
         };
-        if access.pool.is_in_cluster() {
-            return Err(Halt::Api(error));
-        }
-        let answered = match &error {
-            kube::Error::Api(status) => status.code,
-            _ => 0,
-        };
-        // The object has changed, or no longer exists: the next reconciliation reads it again.
-        if matches!(answered, 404 | 409) {
-            return Err(Halt::Hosts(error));
-        }
-        let error = kubernetes_login_error(&error, &access.credential.endpoint);
-        let outcome = match error.reason {
-            // The next login tells whether the credential is refused for good.
-            Reason::InvalidCredentials => {
-                access.pool.mark_dead();
-                Outcome::Progressed
-            }
-            Reason::Unreachable if answered == 0 => {
-                access.pool.mark_unresponsive();
-                Outcome::Failed(Class::Blocked)
-            }
-            _ => Outcome::Failed(Class::Blocked),
-        };
-        Err(Halt::Stop(State::Problem(access::failed(&error)), outcome))
+        Err(match access.explain(error) {
+            HostFailure::Own(error) => Halt::Api(error),
+            HostFailure::Changed(error) => Halt::Hosts(error),
+            HostFailure::Problem(problem, outcome) => Halt::Stop(State::Problem(problem), outcome),
+        })
     }
 
     /// Brings the Secrets about, with everything that they need.

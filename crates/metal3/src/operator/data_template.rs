@@ -8,8 +8,6 @@ mod plan;
 
 use std::collections::BTreeMap;
 
-use insula_capi::names::CLUSTER_LABEL;
-use insula_capi::{Cluster, paused};
 use insula_operator::commit::{self, StatusChange, has_finalizer};
 use insula_operator::condition::seconds;
 use insula_operator::retry::Outcome;
@@ -19,6 +17,7 @@ use kube::api::PostParams;
 use tracing::info;
 
 use self::plan::{Plan, new_data};
+use super::claims::PausedClusters;
 use super::context::Reconciliation;
 use crate::data::index::{data_name, smallest_free};
 use crate::kinds::ObjectReference;
@@ -62,7 +61,7 @@ pub(super) async fn reconcile(of: &Reconciliation<'_>) -> Result<Outcome, kube::
     }
     let mut clusters = PausedClusters::default();
     for claim in std::mem::take(&mut plan.without_data) {
-        if !clusters.is_paused(of, claim).await? {
+        if !clusters.is_paused(of, claim, None).await? {
             create(of, claim, &mut plan.used).await?;
         }
     }
@@ -159,27 +158,4 @@ async fn write_indexes(
         status.last_updated = Some(seconds(Timestamp::now()));
     }
     change.commit().await
-}
-
-/// Which clusters are paused. Data that is rendered while a cluster moves could get the index of
-/// data that is still to arrive.
-#[derive(Default)]
-struct PausedClusters(BTreeMap<String, Option<Cluster>>);
-
-impl PausedClusters {
-    async fn is_paused(
-        &mut self,
-        of: &Reconciliation<'_>,
-        claim: &Metal3DataClaim,
-    ) -> Result<bool, kube::Error> {
-        let Some(name) = claim.labels().get(CLUSTER_LABEL) else {
-            return Ok(paused::paused(None, claim, "Metal3DataClaim").is_some());
-        };
-        if !self.0.contains_key(name) {
-            let cluster = of.read::<Cluster>(name).await?;
-            self.0.insert(name.clone(), cluster);
-        }
-        let cluster = self.0.get(name).and_then(Option::as_ref);
-        Ok(paused::paused(cluster, claim, "Metal3DataClaim").is_some())
-    }
 }

@@ -15,7 +15,8 @@ use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
-use crate::names::{OWNER_ANNOTATION, SECRET_TYPE};
+use crate::hosts::proof::{ProofDigest, matches};
+use crate::names::{CLAIM_DIGEST, OWNER_ANNOTATION, SECRET_TYPE};
 
 /// The machine that Secrets next to its host belong to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub(super) struct SecretOwner {
     pub namespace: String,
     /// The name of the machine.
     pub name: String,
+    /// What tells the machine from others of the same name.
+    pub digest: Option<ProofDigest>,
 }
 
 impl fmt::Display for SecretOwner {
@@ -39,11 +42,14 @@ impl fmt::Display for SecretOwner {
 }
 
 impl SecretOwner {
-    /// Returns whether a Secret belongs to the machine. UIDs do not count: they change when the
-    /// machine moves to another management cluster.
+    /// Returns whether a Secret belongs to the machine. Its UID does not count, and its tenant only
+    /// for Secrets without a digest: both may be other ones after a move.
     pub(super) fn owns(&self, secret: &Secret) -> bool {
-        let owner = secret.annotations().get(OWNER_ANNOTATION);
-        owner.is_some_and(|owner| *owner == self.to_string())
+        let annotations = secret.metadata.annotations.as_ref();
+        matches(annotations, self.digest.as_ref()).unwrap_or_else(|| {
+            let owner = secret.annotations().get(OWNER_ANNOTATION);
+            owner.is_some_and(|owner| *owner == self.to_string())
+        })
     }
 }
 
@@ -133,12 +139,14 @@ pub(super) async fn delete_own(
 impl HostSecret<'_> {
     fn object(&self) -> Secret {
         let label = (CLUSTER_LABEL.to_owned(), self.cluster.to_owned());
-        let annotation = (OWNER_ANNOTATION.to_owned(), self.owner.to_string());
+        let owner = (OWNER_ANNOTATION.to_owned(), self.owner.to_string());
+        let digest = self.owner.digest.as_ref();
+        let digest = digest.map(|digest| (CLAIM_DIGEST.to_owned(), digest.as_str().to_owned()));
         Secret {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
                 labels: Some([label].into()),
-                annotations: Some([annotation].into()),
+                annotations: Some([owner].into_iter().chain(digest).collect()),
                 ..ObjectMeta::default()
             },
             type_: Some(SECRET_TYPE.to_owned()),
@@ -207,6 +215,7 @@ mod tests {
             tenant: None,
             namespace: "team-a".to_owned(),
             name: "m".to_owned(),
+            digest: None,
         };
         let wanted = HostSecret {
             name: "m-userdata".to_owned(),
@@ -241,5 +250,25 @@ mod tests {
         assert_eq!(of_tenant.to_string(), "Metal3Machine/team-a/m of tenant t1");
         assert!(owner.owns(&object) && !other.owns(&object) && !owner.owns(&Secret::default()));
         assert!(!of_tenant.owns(&object));
+        // After a move to another tenant, only the digest tells.
+        let proven = SecretOwner {
+            digest: Some(ProofDigest::of("uid")),
+            ..owner.clone()
+        };
+        let object = HostSecret {
+            owner: &proven,
+            ..wanted
+        };
+        let object = object.object();
+        let moved = SecretOwner {
+            tenant: Some("t1".to_owned()),
+            ..proven.clone()
+        };
+        let stranger = SecretOwner {
+            digest: Some(ProofDigest::of("other uid")),
+            ..proven.clone()
+        };
+        assert!(proven.owns(&object) && moved.owns(&object));
+        assert!(!owner.owns(&object) && !stranger.owns(&object));
     }
 }

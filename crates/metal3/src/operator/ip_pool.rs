@@ -4,6 +4,7 @@
 //! two writes leaves a state from which the next one continues: the finalizer of the claim comes
 //! first, then the address, then the reference to it.
 
+mod claim;
 mod plan;
 
 use std::collections::BTreeMap;
@@ -13,18 +14,19 @@ use insula_capi::{Cluster, paused};
 use insula_operator::commit::{self, StatusChange, has_finalizer};
 use insula_operator::condition::seconds;
 use insula_operator::retry::Outcome;
-use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::PostParams;
 use tracing::info;
 
-use self::plan::{Plan, new_address};
+use self::claim::{Claim, ClaimedAddress, Object, key, new_address};
+use self::plan::Plan;
+use super::claims::PausedClusters;
 use super::context::Reconciliation;
-use crate::ipam::allocate::{AllocationError, Allocator, ClaimKey, ClaimKind};
+use crate::ipam::allocate::{AllocationError, Allocator};
 use crate::ipam::contract;
 use crate::ipam::kinds::{IPAddress, IPClaim, IPPool};
-use crate::names::{ADDRESS_FINALIZER, CLAIM_FINALIZER, POOL_FINALIZER, REQUESTED_ADDRESS};
+use crate::names::{POOL_FINALIZER, REQUESTED_ADDRESS};
 
 /// Reconciles a pool.
 pub(super) async fn reconcile(of: &Reconciliation<'_>) -> Result<Outcome, kube::Error> {
@@ -53,29 +55,21 @@ pub(super) async fn reconcile(of: &Reconciliation<'_>) -> Result<Outcome, kube::
     }
     let claims = of.list::<IPClaim>().await?;
     let addresses = of.list::<IPAddress>().await?;
-    let foreign = of_cluster_api(of).await?;
+    let capi_claims = list_if_served::<contract::IPAddressClaim>(of).await?;
+    let capi_addresses = list_if_served::<contract::IPAddress>(of).await?;
     let pool = change.stored.clone();
     let mut allocator = Allocator::new(&pool.spec);
-    let plan = Plan::of(&pool, &claims, &addresses, &foreign, &mut allocator);
-    for (claim, addresses) in &plan.released {
-        release(of, claim, addresses).await?;
-    }
-    for address in &plan.orphaned {
-        commit::remove_finalizer(&of.api(), *address, ADDRESS_FINALIZER).await?;
-    }
-    if !is_deleted {
-        for (claim, address) in &plan.incomplete {
-            match address {
-                Some(address) => record(of, claim, &address.name_any()).await?,
-                None => allocate(of, &pool, claim, &mut allocator).await?,
-            }
-        }
-    }
+    // Both plans come first, so that the addresses of both kinds of claims are in use.
+    let plan = Plan::of(&pool, &claims, &addresses, &mut allocator);
+    let capi_plan = Plan::of(&pool, &capi_claims, &capi_addresses, &mut allocator);
+    execute(of, &pool, &plan, &mut allocator).await?;
+    execute(of, &pool, &capi_plan, &mut allocator).await?;
     write_indexes(&mut change, allocator.indexes()).await?;
     if !is_deleted {
         return Ok(Outcome::Settled(of.resync_after()));
     }
-    if allocator.indexes().is_empty() && !plan.has_unclaimed {
+    let has_unclaimed = plan.has_unclaimed || capi_plan.has_unclaimed;
+    if allocator.indexes().is_empty() && !has_unclaimed {
         change.remove_finalizer(POOL_FINALIZER).await?;
         info!(key = %of.key, "address pool deleted");
         return Ok(Outcome::Gone);
@@ -83,90 +77,104 @@ pub(super) async fn reconcile(of: &Reconciliation<'_>) -> Result<Outcome, kube::
     Ok(Outcome::Waits(of.resync_after()))
 }
 
-/// Returns the addresses of Cluster API's own kind. A server without this kind has none.
-async fn of_cluster_api(of: &Reconciliation<'_>) -> Result<Vec<contract::IPAddress>, kube::Error> {
-    match of.list::<contract::IPAddress>().await {
+/// Lists the objects of a kind of Cluster API. A server without this kind has none.
+async fn list_if_served<K: Object>(of: &Reconciliation<'_>) -> Result<Vec<K>, kube::Error> {
+    match of.list::<K>().await {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
         listed => listed,
     }
 }
 
-/// Deletes the addresses of a deleted claim, and then lets the claim go.
-async fn release(
+/// Releases the addresses of deleted claims. If the pool is not deleted, the other claims get
+/// theirs.
+async fn execute<C: Claim>(
     of: &Reconciliation<'_>,
-    claim: &IPClaim,
-    addresses: &[&IPAddress],
+    pool: &IPPool,
+    plan: &Plan<'_, C>,
+    allocator: &mut Allocator<'_>,
 ) -> Result<(), kube::Error> {
-    let objects = of.api::<IPAddress>();
+    for (claim, addresses) in &plan.released {
+        release(of, *claim, addresses).await?;
+    }
+    for address in &plan.orphaned {
+        commit::remove_finalizer(&of.api(), *address, C::Address::FINALIZER).await?;
+    }
+    if pool.metadata.deletion_timestamp.is_some() {
+        return Ok(());
+    }
+    let mut clusters = PausedClusters::default();
+    for (claim, address) in &plan.incomplete {
+        match address {
+            _ if clusters.is_paused(of, *claim, claim.cluster()).await? => {}
+            Some(address) => record(of, *claim, &address.name_any()).await?,
+            None => allocate(of, pool, *claim, allocator).await?,
+        }
+    }
+    Ok(())
+}
+
+/// Deletes the addresses of a deleted claim, and then lets the claim go.
+async fn release<C: Claim>(
+    of: &Reconciliation<'_>,
+    claim: &C,
+    addresses: &[&C::Address],
+) -> Result<(), kube::Error> {
+    let objects = of.api::<C::Address>();
     for address in addresses {
-        commit::remove_finalizer(&objects, *address, ADDRESS_FINALIZER).await?;
+        commit::remove_finalizer(&objects, *address, C::Address::FINALIZER).await?;
         commit::delete(&objects, *address).await?;
     }
-    commit::remove_finalizer(&of.api::<IPClaim>(), claim, CLAIM_FINALIZER).await?;
+    commit::remove_finalizer(&of.api::<C>(), claim, C::FINALIZER).await?;
     info!(key = %of.key, claim = claim.name_any(), "address released");
     Ok(())
 }
 
 /// Gives a claim its address, or tells why it gets none. A claim that got none is tried again
 /// whenever the pool is reconciled.
-async fn allocate(
+async fn allocate<C: Claim>(
     of: &Reconciliation<'_>,
     pool: &IPPool,
-    claim: &IPClaim,
+    claim: &C,
     allocator: &mut Allocator<'_>,
 ) -> Result<(), kube::Error> {
-    let claims = of.api::<IPClaim>();
-    let key = ClaimKey {
-        kind: ClaimKind::Metal3,
-        name: claim.name_any(),
-    };
+    let claims = of.api::<C>();
     let requested = claim.annotations().get(REQUESTED_ADDRESS);
-    let allocated = allocator.allocate(&key, requested.map(String::as_str), &mut random);
+    let allocated = allocator.allocate(&key(claim), requested.map(String::as_str), &mut random);
     let allocation = match allocated {
         Ok(allocation) => allocation,
         Err(error) => {
             report(of, claim, &error);
             let mut change = StatusChange::new(claims, claim.clone());
-            let status = change.object.status.get_or_insert_default();
-            status.address = None;
-            status.error_message = Some(error.to_string());
+            change.object.set_error(&error, Timestamp::now());
             return change.commit().await;
         }
     };
-    let claim = commit::add_finalizer(&claims, claim, CLAIM_FINALIZER).await?;
+    let claim = commit::add_finalizer(&claims, claim, C::FINALIZER).await?;
     let Some(address) = new_address(pool, &claim, &allocation) else {
         return Ok(());
     };
     let name = address.name_any();
-    let objects = of.api::<IPAddress>();
+    let objects = of.api::<C::Address>();
     objects.create(&PostParams::default(), &address).await?;
     info!(key = %of.key, claim = claim.name_any(), address = name, "address allocated");
     record(of, &claim, &name).await
 }
 
 /// Records the address of a claim in its status.
-async fn record(
+async fn record<C: Claim>(
     of: &Reconciliation<'_>,
-    claim: &IPClaim,
+    claim: &C,
     address: &str,
 ) -> Result<(), kube::Error> {
-    let mut change = StatusChange::new(of.api::<IPClaim>(), claim.clone());
-    change.add_finalizer(CLAIM_FINALIZER).await?;
-    let status = change.object.status.get_or_insert_default();
-    status.error_message = None;
-    status.address = Some(ObjectReference {
-        name: Some(address.to_owned()),
-        namespace: of.key.namespace.clone(),
-        ..ObjectReference::default()
-    });
+    let mut change = StatusChange::new(of.api::<C>(), claim.clone());
+    change.add_finalizer(C::FINALIZER).await?;
+    change.object.set_address(address, Timestamp::now());
     change.commit().await
 }
 
 /// Logs an error that the claim does not have yet.
-fn report(of: &Reconciliation<'_>, claim: &IPClaim, error: &AllocationError) {
-    let known = claim.status.as_ref();
-    let known = known.and_then(|status| status.error_message.as_deref());
-    if known != Some(error.to_string().as_str()) {
+fn report<C: Claim>(of: &Reconciliation<'_>, claim: &C, error: &AllocationError) {
+    if claim.error() != Some(error.to_string().as_str()) {
         info!(key = %of.key, claim = claim.name_any(), %error, "address not allocated");
     }
 }

@@ -12,6 +12,7 @@
 //! | `secrets` | the Secrets that the host reads |
 //! | `provision` | what the host is to run |
 //! | `node` | its node, and its provider ID |
+//! | `labels` | labels of its host on its node |
 //! | `remove` | releases its host |
 //! | `conclude` | its conditions |
 
@@ -20,6 +21,7 @@ mod associate;
 mod conclude;
 mod data;
 mod gate;
+mod labels;
 mod node;
 mod pause;
 mod provision;
@@ -46,7 +48,8 @@ use self::conclude::{Report, State, conclude, is_reported};
 use self::gate::{Family, Owners};
 use super::context::Reconciliation;
 use super::host_secret::SecretOwner;
-use crate::hosts::consumer::Consumer;
+use crate::hosts::consumer::{Consumer, is_owned};
+use crate::hosts::proof::{ProofDigest, proof};
 use crate::kinds::host::BareMetalHost;
 use crate::kinds::machine::{Metal3Machine, Metal3MachineStatus};
 use crate::names::{HOST_ANNOTATION, MACHINE_FINALIZER};
@@ -59,6 +62,7 @@ const RETRY: Duration = Duration::from_secs(30);
 pub(super) async fn reconcile(of: &Reconciliation<'_>) -> Result<Outcome, kube::Error> {
     let machines = of.api::<Metal3Machine>();
     let Some(machine) = machines.get_opt(&of.key.name).await? else {
+        of.context.provider.reported.forget(&of.key.text());
         return Ok(Outcome::Gone);
     };
     let owner = match owner::machine(&machine) {
@@ -145,14 +149,19 @@ impl MachineReconciler<'_> {
             None => self.associate(pool, owners).await?,
         };
         pool.follow_host(self.of.key.text(), &host.name_any());
-        let message = format!("BareMetalHost {}", host_text(&host));
+        let host = self.take_over(pool, host).await?;
+        let message = match is_owned(&host) {
+            true => associate::owned(&host),
+            false => format!("BareMetalHost {}", host_text(&host)),
+        };
         self.report.host = Some(State::new(true, conclude::ASSOCIATED, message));
         let host = self.prepare_for_moves(pool, owners.cluster, host).await?;
         let rendered = self.rendered_data().await?;
         let secrets = self.secrets(pool, owners, &host, &rendered).await?;
         let host = self.provision(pool, host, &secrets).await?;
         self.wait_until_provisioned(&host)?;
-        self.find_node(owners, &host).await
+        let done = self.find_node(owners, &host).await?;
+        self.sync_labels(owners, &host, done).await
     }
 
     async fn copy_failure_domain(&mut self, owners: &Owners<'_>) -> Step<()> {
@@ -172,9 +181,9 @@ impl MachineReconciler<'_> {
     }
 
     /// Returns the machine as the user of a host.
-    fn consumer(&self) -> Consumer {
-        let key = self.of.key;
-        Consumer::machine(key.namespace_or_empty(), &key.name).in_space(key.space.as_deref())
+    fn consumer(&self, pool: &HostPool) -> Consumer {
+        let proof = proof(&self.machine.stored);
+        super::access::consumer(self.of, pool, &self.of.key.name, proof.as_deref())
     }
 
     /// Returns the machine as the owner of Secrets next to its host.
@@ -183,6 +192,7 @@ impl MachineReconciler<'_> {
             tenant: self.of.key.space.as_deref().map(str::to_owned),
             namespace: self.of.key.namespace_or_empty().to_owned(),
             name: self.of.key.name.clone(),
+            digest: proof(&self.machine.stored).as_deref().map(ProofDigest::of),
         }
     }
 

@@ -8,7 +8,9 @@ use insula_operator::provider::{IdentityKind, Names, Provider, WatchedKind};
 use insula_operator::retry::Outcome;
 
 use super::context::{Metal3, Reconciliation};
-use super::{claims, cluster, data, data_template, ip_pool, machine, machine_template};
+use super::{
+    claims, cluster, data, data_template, ip_pool, machine, machine_template, remediation,
+};
 use crate::ipam::contract;
 use crate::ipam::kinds::{IPAddress, IPClaim, IPPool};
 use crate::kinds::cluster::Metal3Cluster;
@@ -16,6 +18,7 @@ use crate::kinds::data::Metal3Data;
 use crate::kinds::data_claim::Metal3DataClaim;
 use crate::kinds::data_template::Metal3DataTemplate;
 use crate::kinds::machine::{Metal3Machine, Metal3MachineTemplate};
+use crate::kinds::remediation::Metal3Remediation;
 use crate::kubeconfig::Kubeconfig;
 use crate::names::{API_VERSION, LEASE, PAUSED, WATCH_LABEL};
 use crate::pool::Pools;
@@ -38,7 +41,7 @@ impl Provider for Metal3 {
     const SHAPE: &'static dyn Shape = Kubeconfig::VERIFIED;
     const IDENTITIES: Option<&'static IdentityKind> = None;
 
-    fn kinds() -> Vec<WatchedKind> {
+    fn kinds(&self) -> Vec<WatchedKind> {
         vec![
             WatchedKind::reconciled::<Metal3Cluster>(),
             WatchedKind::reconciled::<Metal3Machine>(),
@@ -46,10 +49,11 @@ impl Provider for Metal3 {
             WatchedKind::reconciled::<Metal3DataTemplate>(),
             WatchedKind::reconciled::<Metal3DataClaim>(),
             WatchedKind::reconciled::<Metal3Data>(),
+            WatchedKind::reconciled::<Metal3Remediation>(),
             WatchedKind::reconciled::<IPPool>(),
             WatchedKind::reconciled::<IPClaim>(),
             WatchedKind::dependency::<IPAddress>(),
-            WatchedKind::dependency::<contract::IPAddressClaim>(),
+            WatchedKind::reconciled_if_served::<contract::IPAddressClaim>(),
             WatchedKind::dependency::<contract::IPAddress>(),
             WatchedKind::dependency::<Cluster>(),
             WatchedKind::dependency::<Machine>(),
@@ -70,10 +74,14 @@ impl Provider for Metal3 {
             claims::reconcile_data_claim(of).await
         } else if *kind == GroupKind::of::<Metal3Data>() {
             data::reconcile(of).await
+        } else if *kind == GroupKind::of::<Metal3Remediation>() {
+            remediation::reconcile(of).await
         } else if *kind == GroupKind::of::<IPPool>() {
             ip_pool::reconcile(of).await
         } else if *kind == GroupKind::of::<IPClaim>() {
             claims::reconcile_ip_claim(of).await
+        } else if *kind == GroupKind::of::<contract::IPAddressClaim>() {
+            claims::reconcile_ip_address_claim(of).await
         } else {
             Ok(Outcome::Gone)
         }

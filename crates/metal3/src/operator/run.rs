@@ -10,6 +10,8 @@ use insula_operator::provider::{self, SessionLiveness};
 use kube::Client;
 
 use super::Metal3;
+use super::reported::ReportedProblems;
+use crate::hosts::release::FastTrack;
 use crate::kubeconfig::Kubeconfig;
 use crate::names;
 use crate::pool::Pools;
@@ -23,6 +25,8 @@ pub struct Settings {
     pub addresses: AddressRules,
     /// Whether kubeconfigs may say that a server's certificate is not verified.
     pub allow_insecure_hosts: bool,
+    /// Whether hosts stay on between two machines.
+    pub fast_track: FastTrack,
 }
 
 /// The timeout of opening a pool: its rights are checked, and its hosts are listed.
@@ -45,6 +49,7 @@ impl Settings {
             shell,
             addresses: default_addresses(),
             allow_insecure_hosts: false,
+            fast_track: FastTrack::Off,
         }
     }
 }
@@ -76,7 +81,9 @@ pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = 
             true => Kubeconfig::ANY_IF_ASKED,
             false => Kubeconfig::VERIFIED,
         },
+        fast_track: settings.fast_track,
         clients,
+        reported: ReportedProblems::default(),
         liveness: SessionLiveness::new(shell.sessions.check_after),
         requeue: Arc::clone(&shell.requeue),
     };

@@ -21,6 +21,8 @@ pub(super) struct Interest {
     machines: HashMap<String, BTreeSet<Arc<str>>>,
     /// The hosts of machines.
     hosts: HashMap<Arc<str>, String>,
+    /// The objects that follow a host until it changes.
+    once: HashMap<String, BTreeSet<Arc<str>>>,
     /// The machines that wait for a host.
     waiting: BTreeMap<Arc<str>, CouldUse>,
     /// The clusters that verify the access.
@@ -37,6 +39,18 @@ impl Interest {
         let machines = self.machines.entry(host.to_owned()).or_default();
         machines.insert(Arc::clone(&machine));
         self.hosts.insert(machine, host.to_owned());
+    }
+
+    /// Lets an object be triggered once, when a host changes.
+    pub(super) fn follow_once(&mut self, key: Arc<str>, host: &str) {
+        let keys = self.once.entry(host.to_owned()).or_default();
+        keys.insert(key);
+    }
+
+    /// Returns the objects that follow a host until it changes, and ends their interest.
+    pub(super) fn take_once(&mut self, host: &str) -> Vec<Arc<str>> {
+        let keys = self.once.remove(host).unwrap_or_default();
+        keys.into_iter().collect()
     }
 
     /// Lets a machine wait for a host.

@@ -81,9 +81,15 @@ async fn host_becomes_available_with_its_own_hardware() -> anyhow::Result<()> {
             host.status.as_ref().is_some_and(|status| status.powered_on)
         })
         .await?;
-    // The Secret of the management controller is labelled.
+    // The Secret of the management controller is labelled, and the host owns it.
     let secret = hosts.api::<Secret>("pool-a").get("h0-bmc").await?;
     assert_eq!(secret.labels()["environment.metal3.io"], "baremetal");
+    assert_eq!(secret.finalizers(), ["baremetalhost.metal3.io/secret"]);
+    let owners = secret.owner_references().iter();
+    let owners: Vec<_> = owners
+        .map(|it| (it.kind.as_str(), it.name.as_str()))
+        .collect();
+    assert_eq!(owners, [("BareMetalHost", "h0")]);
     Ok(())
 }
 

@@ -3,55 +3,19 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Context as _;
-use http::{Method, Request};
 use insula_metal3::ipam::kinds::{IPAddress, IPClaim};
 use insula_metal3::kinds::data::Metal3Data;
 use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
 use kube::api::ListParams;
-use kube::client::Body;
-use kube::{Client, ResourceExt};
 use serde_json::json;
-use tokio::sync::Notify;
-use tower::{BoxError, service_fn};
 
 use crate::scene::{
     Machine, content, data_template, mac, metadata, network_data, pool, secrets, spec,
 };
-use crate::world::{Running, World, eventually, settings};
-
-/// The record of an operator that is killed before a write reaches the server.
-#[derive(Default)]
-struct KillRecord {
-    writes: AtomicUsize,
-    killed: Notify,
-}
-
-/// Returns a client that stops before a certain write in a namespace.
-fn killing_client(client: &Client, namespace: &str, at: usize, record: &Arc<KillRecord>) -> Client {
-    let (client, record) = (client.clone(), Arc::clone(record));
-    let path = format!("/namespaces/{namespace}/");
-    let service = service_fn(move |request: Request<Body>| {
-        let (client, record) = (client.clone(), Arc::clone(&record));
-        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-        let is_event = request.uri().path().ends_with("/events");
-        let is_write = !is_read && !is_event && request.uri().path().contains(&path);
-        async move {
-            let nth = match is_write {
-                true => record.writes.fetch_add(1, Ordering::SeqCst) + 1,
-                false => 0,
-            };
-            if nth < at {
-                return Ok::<_, BoxError>(client.send(request).await?);
-            }
-            record.killed.notify_one();
-            std::future::pending().await
-        }
-    });
-    Client::new(service, "default")
-}
+use crate::world::{KillRecord, Running, World, eventually, killing_client, settings};
 
 /// Lives through the whole life of a machine's data in a namespace of its own, with an operator
 /// that is killed and a successor. Returns the number of writes.
@@ -140,7 +104,7 @@ async fn live(world: &World, name: &str, at: usize) -> anyhow::Result<usize> {
         .collect();
     anyhow::ensure!(left.is_empty(), "{left:?}");
     drop(operator);
-    Ok(record.writes.load(Ordering::SeqCst))
+    Ok(record.writes())
 }
 
 #[tokio::test(flavor = "multi_thread")]

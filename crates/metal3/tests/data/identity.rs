@@ -1,10 +1,11 @@
 //! Data of machines whose hosts a kubeconfig reaches.
 
+use insula_metal3::hosts::proof::ProofDigest;
 use insula_metal3::kinds::data::Metal3Data;
 use insula_metal3::kinds::data_claim::Metal3DataClaim;
 use insula_metal3::kinds::host::BareMetalHost;
 use insula_metal3::kinds::machine::Metal3Machine;
-use insula_metal3::names::{IDENTITY_ANNOTATION, OWNER_ANNOTATION};
+use insula_metal3::names::{CLAIM_DIGEST, IDENTITY_ANNOTATION, OWNER_ANNOTATION};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use serde_json::json;
@@ -76,6 +77,8 @@ async fn r17_r18_r20_x07_secrets_are_written_next_to_the_host_only() -> anyhow::
         ),
     ];
     garbage_collected(hosts, "pool-a").await?;
+    let owner: Metal3Machine = management.api("team-a").get("m0").await?;
+    let digest = ProofDigest::of(&owner.uid().unwrap());
     for (name, key, text) in &expected {
         let secret: Secret = hosts.api("pool-a").get(name).await?;
         assert_eq!(content(&secret), ((*key).to_owned(), text.clone()));
@@ -89,7 +92,7 @@ async fn r17_r18_r20_x07_secrets_are_written_next_to_the_host_only() -> anyhow::
             json!([secret.labels(), secret.annotations()]),
             json!([
                 {"cluster.x-k8s.io/cluster-name": "prod"},
-                {OWNER_ANNOTATION: "Metal3Machine/team-a/m0"},
+                {OWNER_ANNOTATION: "Metal3Machine/team-a/m0", CLAIM_DIGEST: digest.as_str()},
             ])
         );
     }

@@ -5,45 +5,16 @@ use insula_metal3::kinds::data::Metal3Data;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::scene::{Machine, content, data_template};
+use crate::scene::{CAPI_IPAM, Machine, address_kinds, content, data_template};
 use crate::world::World;
-
-const GROUP: &str = "ipam.cluster.x-k8s.io";
-
-/// Returns a definition without validation.
-fn definition(plural: &str, kind: &str) -> Value {
-    let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": format!("{plural}.{GROUP}"),
-            "annotations": {"api-approved.kubernetes.io": "unapproved, only for tests"},
-        },
-        "spec": {
-            "group": GROUP, "scope": "Namespaced",
-            "names": {"plural": plural, "singular": kind.to_lowercase(), "kind": kind},
-            "versions": [{
-                "name": "v1beta2", "served": true, "storage": true,
-                "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {
-                    "spec": anything, "status": anything,
-                }}},
-            }],
-        },
-    })
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn address_of_another_provider_is_rendered() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (management, hosts) = (&world.management, &world.hosts);
-    let definitions = [
-        definition("ipaddressclaims", "IPAddressClaim"),
-        definition("ipaddresses", "IPAddress"),
-    ];
-    management.plain.install(&definitions).await?;
+    management.plain.install(&address_kinds()).await?;
     let _running = world.start();
     world
         .identity("team-a", "hosts", ("user-a", "pool-a"))
@@ -81,7 +52,7 @@ async fn address_of_another_provider_is_rendered() -> anyhow::Result<()> {
     assert_eq!(claim.owner_references()[0].kind, "Metal3Data");
     management
         .put(&json!({
-            "apiVersion": format!("{GROUP}/v1beta2"), "kind": "IPAddress",
+            "apiVersion": CAPI_IPAM, "kind": "IPAddress",
             "metadata": {"name": "given", "namespace": "team-a"},
             "spec": {
                 "address": "192.0.2.7", "prefix": 28, "gateway": "192.0.2.1", "poolRef": pool,

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use insula_capi::Cluster;
+use insula_metal3::ipam::contract::{self, IPAddressClaim};
 use insula_metal3::ipam::kinds::{IPAddress, IPClaim, IPPool};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::scene::{IPAM, pool};
+use crate::scene::{CAPI_IPAM, IPAM, address_kinds, pool};
 use crate::world::{Management, Running, log_to_test, settings};
 
 /// Creates a claim.
@@ -137,6 +138,70 @@ async fn addresses_are_kept_and_requested() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn claims_of_cluster_api_share_a_pool_with_those_of_metal3() -> anyhow::Result<()> {
+    log_to_test();
+    let management = Management::start().await?;
+    management.plain.install(&address_kinds()).await?;
+    let _running = Running::new(management.operator.clone(), settings());
+    pool(&management, "team-a", "net", 2, json!({})).await?;
+    claim(&management, "a", json!({})).await?;
+    has(&management, "a", Ok("net-10-0-0-1")).await?;
+    let reference = json!({"apiGroup": "ipam.metal3.io", "kind": "IPPool", "name": "net"});
+    for name in ["a", "b"] {
+        let metadata = json!({"name": name, "namespace": "team-a"});
+        management
+            .put(&json!({
+                "apiVersion": CAPI_IPAM, "kind": "IPAddressClaim", "metadata": metadata,
+                "spec": {"poolRef": reference},
+            }))
+            .await?;
+        let (status, reason, address) = match name {
+            "a" => ("True", "Ready", Some("net-10-0-0-2")),
+            _ => ("False", "PoolExhausted", None),
+        };
+        let is_so = |claim: &IPAddressClaim| {
+            let found = claim.status.clone().unwrap_or_default();
+            let named = found.address_ref.map(|reference| reference.name);
+            let ready = found.conditions.first();
+            ready.is_some_and(|ready| {
+                (ready.status.as_str(), ready.reason.as_str()) == (status, reason)
+            }) && named.as_deref() == address
+        };
+        management.wait_until("team-a", name, is_so).await?;
+    }
+    let address: contract::IPAddress = management.api("team-a").get("net-10-0-0-2").await?;
+    assert_eq!(
+        json!(address.spec),
+        json!({
+            "address": "10.0.0.2", "prefix": 24, "gateway": "10.0.0.254",
+            "claimRef": {"name": "a"}, "poolRef": reference,
+        })
+    );
+    assert_eq!(address.finalizers(), ["ipam.metal3.io/ipaddress"]);
+    let owners = address.owner_references().iter();
+    let owners: Vec<_> = owners.map(|owner| (&*owner.kind, &*owner.name)).collect();
+    assert_eq!(owners, [("IPPool", "net"), ("IPAddressClaim", "a")]);
+
+    // A released address of one kind is free for the other.
+    management.delete::<IPClaim>("team-a", "a").await?;
+    let has_address = |claim: &IPAddressClaim| {
+        let status = claim.status.clone().unwrap_or_default();
+        status
+            .address_ref
+            .is_some_and(|reference| reference.name == "net-10-0-0-1")
+    };
+    management.wait_until("team-a", "b", has_address).await?;
+    management.delete::<IPPool>("team-a", "net").await?;
+    for name in ["a", "b"] {
+        management.delete::<IPAddressClaim>("team-a", name).await?;
+        management
+            .wait_until_gone::<IPAddressClaim>("team-a", name)
+            .await?;
+    }
+    management.wait_until_gone::<IPPool>("team-a", "net").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn pool_is_paused_with_its_cluster() -> anyhow::Result<()> {
     log_to_test();
     let management = Management::start().await?;
@@ -161,4 +226,33 @@ async fn pool_is_paused_with_its_cluster() -> anyhow::Result<()> {
         .patch::<Cluster>("team-a", "prod", pause(false))
         .await?;
     has(&management, "a", Ok("net-10-0-0-1")).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_of_a_paused_cluster_gets_no_address() -> anyhow::Result<()> {
+    // The pool names no cluster, so it is not paused itself. While a cluster arrives in a move, the
+    // address that a claim has may still be missing, and must not be given out again.
+    let (management, _running) = start(9, json!({})).await?;
+    management.cluster("team-a", "c", json!({})).await?;
+    let pause = |paused: bool| json!({"spec": {"paused": paused}});
+    management
+        .patch::<Cluster>("team-a", "c", pause(true))
+        .await?;
+    let claim_of_cluster = json!({
+        "apiVersion": IPAM, "kind": "IPClaim",
+        "metadata": {
+            "name": "a", "namespace": "team-a",
+            "labels": {"cluster.x-k8s.io/cluster-name": "c"},
+        },
+        "spec": {"pool": {"name": "net"}},
+    });
+    management.put(&claim_of_cluster).await?;
+    claim(&management, "b", json!({})).await?;
+    has(&management, "b", Ok("net-10-0-0-1")).await?;
+    let waiting: IPClaim = management.api("team-a").get("a").await?;
+    assert_eq!(waiting.status, None);
+    management
+        .patch::<Cluster>("team-a", "c", pause(false))
+        .await?;
+    has(&management, "a", Ok("net-10-0-0-2")).await
 }

@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 use crate::world::{Management, Space};
 
 pub const OURS: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
+/// Group and version of Cluster API's kinds of addresses.
+pub const CAPI_IPAM: &str = "ipam.cluster.x-k8s.io/v1beta2";
 pub const IPAM: &str = "ipam.metal3.io/v1alpha1";
 const CAPI: &str = "cluster.x-k8s.io/v1beta2";
 const MACHINE_FINALIZER: &str = "metal3machine.infrastructure.cluster.x-k8s.io";
@@ -193,6 +195,33 @@ pub async fn pool(
     management.put(&pool).await.map(drop)
 }
 
+/// Returns the definitions of Cluster API's kinds of addresses, without validation.
+pub fn address_kinds() -> [Value; 2] {
+    let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let schema = json!({"type": "object", "properties": {"spec": anything, "status": anything}});
+    let definition = |plural: &str, kind: &str| {
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {
+                "name": format!("{plural}.ipam.cluster.x-k8s.io"),
+                "annotations": {"api-approved.kubernetes.io": "unapproved, only for tests"},
+            },
+            "spec": {
+                "group": "ipam.cluster.x-k8s.io", "scope": "Namespaced",
+                "names": {"plural": plural, "singular": kind.to_lowercase(), "kind": kind},
+                "versions": [{
+                    "name": "v1beta2", "served": true, "storage": true,
+                    "subresources": {"status": {}}, "schema": {"openAPIV3Schema": schema},
+                }],
+            },
+        })
+    };
+    [
+        definition("ipaddressclaims", "IPAddressClaim"),
+        definition("ipaddresses", "IPAddress"),
+    ]
+}
+
 /// Returns the spec of a template with metadata and network data.
 pub fn spec() -> Value {
     json!({
@@ -272,11 +301,7 @@ pub async fn mac(hosts: &Space, namespace: &str, name: &str) -> anyhow::Result<S
 
 /// Lets a management cluster have hosts of its own.
 pub async fn serve_hosts(management: &Management) -> anyhow::Result<FakeBareMetalOperator> {
-    let text = include_str!("baremetalhosts.yaml");
-    let definition: Value = serde_saphyr::from_str(text)?;
-    management.plain.install(&[definition]).await?;
-    let client = management.server.client("core").await?;
-    Ok(FakeBareMetalOperator::start(client, None))
+    management.serve_hosts().await
 }
 
 /// Waits until the garbage collector has worked through a namespace: a Secret whose owner does not

@@ -4,7 +4,7 @@ use insula_testkit::requirements::Requirements;
 
 const TESTED: Requirements = Requirements {
     sources: &["crates/metal3/src", "crates/metal3/tests"],
-    prefixes: &["r", "s", "x"],
+    prefixes: &["l", "m", "r", "s", "x"],
 };
 
 #[test]

@@ -3,55 +3,19 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Context as _;
 use futures_util::future::try_join_all;
-use http::{Method, Request};
 use insula_capi::Machine;
 use insula_metal3::kinds::data::Metal3Data;
 use insula_metal3::kinds::data_claim::Metal3DataClaim;
 use insula_metal3::kinds::machine::Metal3Machine;
 use kube::Client;
 use kube::api::ListParams;
-use kube::client::Body;
 use serde_json::json;
-use tokio::sync::Notify;
-use tower::{BoxError, service_fn};
 
 use crate::scene::{Scene, hosts_in_management, identity, secrets};
-use crate::world::{Running, Space, eventually, settings};
-
-/// The record of an operator that is killed before a write reaches the server.
-#[derive(Default)]
-struct KillRecord {
-    writes: AtomicUsize,
-    killed: Notify,
-}
-
-/// Returns a client that stops before a certain write in a namespace.
-fn killing_client(client: &Client, namespace: &str, at: usize, record: &Arc<KillRecord>) -> Client {
-    let (client, record) = (client.clone(), Arc::clone(record));
-    let path = format!("/namespaces/{namespace}/");
-    let service = service_fn(move |request: Request<Body>| {
-        let (client, record) = (client.clone(), Arc::clone(&record));
-        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-        let is_event = request.uri().path().ends_with("/events");
-        let is_write = !is_read && !is_event && request.uri().path().contains(&path);
-        async move {
-            let nth = match is_write {
-                true => record.writes.fetch_add(1, Ordering::SeqCst) + 1,
-                false => 0,
-            };
-            if nth < at {
-                return Ok::<_, BoxError>(client.send(request).await?);
-            }
-            record.killed.notify_one();
-            std::future::pending().await
-        }
-    });
-    Client::new(service, "default")
-}
+use crate::world::{KillRecord, Running, Space, eventually, killing_client, settings};
 
 /// Where the hosts of a machine are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,7 +149,7 @@ impl Life<'_> {
         // Those of the own namespace go with the data.
         let is_local = self.hosts == Hosts::Local;
         anyhow::ensure!(is_local || left.is_empty(), "{left:?}");
-        Ok(self.record.writes.load(Ordering::SeqCst))
+        Ok(self.record.writes())
     }
 }
 

@@ -1,16 +1,41 @@
 //! Deletion of machines: hosts are released, in order.
 
 use insula_capi::Machine;
+use insula_metal3::hosts::release::FastTrack;
 use insula_metal3::kinds::host::BareMetalHost;
 use insula_metal3::kinds::machine::Metal3Machine;
 use insula_metal3::names::MACHINE_FINALIZER;
+use insula_metal3::operator::Settings;
 use insula_testkit::bare_metal::State;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use serde_json::json;
 
 use crate::scene::{HOST, Scene, host_secrets, secrets};
-use crate::world::{condition, eventually};
+use crate::world::{condition, eventually, settings};
+
+#[tokio::test]
+async fn x05_host_stays_on_with_fast_track() -> anyhow::Result<()> {
+    let mut scene = Scene::start().await?;
+    scene.running.take().unwrap().stop().await?;
+    let fast = Settings {
+        fast_track: FastTrack::On,
+        ..settings()
+    };
+    scene.running = Some(scene.world.start_with(fast));
+    let (management, hosts) = (scene.management(), &scene.world.hosts);
+    hosts.hosts("pool-a", &["h0"]).await?;
+    scene.cluster_on("team-a", ("user-a", "pool-a")).await?;
+    scene.machines("team-a", &["m0"]).await?;
+    scene.provisioned("team-a", "m0").await?;
+    management.delete::<Machine>("team-a", "m0").await?;
+    management
+        .wait_until_gone::<Metal3Machine>("team-a", "m0")
+        .await?;
+    hosts.wait_for_host("pool-a", "h0", "available").await?;
+    assert_eq!(hosts.bare_metal.power("pool-a/h0"), [true]);
+    Ok(())
+}
 
 #[tokio::test]
 async fn x05_host_is_deprovisioned_and_released() -> anyhow::Result<()> {

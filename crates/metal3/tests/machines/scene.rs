@@ -26,13 +26,18 @@ pub struct Scene {
 
 impl Scene {
     pub async fn start() -> anyhow::Result<Self> {
+        let mut scene = Self::start_without_operator().await?;
+        scene.running = Some(scene.world.start());
+        Ok(scene)
+    }
+
+    pub async fn start_without_operator() -> anyhow::Result<Self> {
         let world = World::new().await?;
         let workload = Workload::start().await?;
-        let running = Some(world.start());
         Ok(Self {
             world,
             workload,
-            running,
+            running: None,
         })
     }
 
@@ -135,11 +140,7 @@ pub async fn secrets(space: &Space, namespace: &str) -> anyhow::Result<Vec<Strin
 
 /// Serves hosts on the management cluster too, with a Bare Metal Operator.
 pub async fn hosts_in_management(management: &Management) -> anyhow::Result<FakeBareMetalOperator> {
-    let text = include_str!("../data/baremetalhosts.yaml");
-    let definition: Value = serde_saphyr::from_str(text)?;
-    management.plain.install(&[definition]).await?;
-    let client = management.server.client("core").await?;
-    Ok(FakeBareMetalOperator::start(client, None))
+    management.serve_hosts().await
 }
 
 /// Returns a kubeconfig for the hosts of a namespace of the management cluster.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use insula_testkit::server::Client as Plain;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 const CAPI: &str = "cluster.x-k8s.io/v1beta2";
 const OURS: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
@@ -29,11 +29,13 @@ impl CoreDriver {
         };
         let task = tokio::spawn(async move {
             loop {
+                let begun = Instant::now();
                 // A conflict with another writer is resolved by the next round.
                 if let Err(error) = driver.round().await {
                     tracing::debug!(%error, "round of Cluster API failed");
                 }
-                sleep(INTERVAL).await;
+                // Many clusters must not leave the server no time for anything else.
+                sleep(INTERVAL.max(begun.elapsed() * 3)).await;
             }
         });
         Self { workload, task }
@@ -122,7 +124,7 @@ impl Driver {
         };
         self.adopt(&infrastructure, &found, ("Cluster", cluster), name)
             .await?;
-        let mut status = json!({"conditions": mirrored(&found)});
+        let mut status = json!({"conditions": mirrored(cluster, &found)});
         if found["status"]["initialization"]["provisioned"] == true {
             status["initialization"] = json!({"infrastructureProvisioned": true});
         }
@@ -146,7 +148,7 @@ impl Driver {
         let cluster = machine["spec"]["clusterName"].as_str().unwrap_or_default();
         self.adopt(&infrastructure, &found, ("Machine", machine), cluster)
             .await?;
-        let mut status = json!({"conditions": mirrored(&found)});
+        let mut status = json!({"conditions": mirrored(machine, &found)});
         if found["status"]["initialization"]["provisioned"] == true {
             status["initialization"] = json!({"infrastructureProvisioned": true});
             let id = &found["spec"]["providerID"];
@@ -251,15 +253,19 @@ impl Driver {
     }
 }
 
-/// Returns the condition `Ready` of an infrastructure object as that of its owner.
-fn mirrored(infrastructure: &Value) -> Value {
+/// Returns the conditions of an object with the condition `Ready` of its infrastructure.
+fn mirrored(owner: &Value, infrastructure: &Value) -> Value {
     let conditions = infrastructure["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();
     match conditions.find(|condition| condition["type"] == "Ready") {
         Some(ready) => {
             let mut condition = ready.clone();
             condition["type"] = "InfrastructureReady".into();
-            json!([condition])
+            let all = owner["status"]["conditions"].as_array();
+            let mut all = all.cloned().unwrap_or_default();
+            all.retain(|one| one["type"] != condition["type"]);
+            all.insert(0, condition);
+            all.into()
         }
         None => Value::Null,
     }

@@ -170,3 +170,9 @@ pub fn definition() -> anyhow::Result<Value> {
     let text = include_str!("../data/baremetalhosts.yaml");
     Ok(serde_saphyr::from_str(text)?)
 }
+
+/// Returns the definition of what inspections of hosts have found.
+pub fn hardware() -> anyhow::Result<Value> {
+    let text = include_str!("../data/hardwaredata.yaml");
+    Ok(serde_saphyr::from_str(text)?)
+}

@@ -8,13 +8,14 @@ use anyhow::Context as _;
 use insula_apiserver::egress::{self, InProcessServices};
 use insula_metal3::names::{ACCOUNT, NAMESPACE};
 use insula_metal3::{manifests, webhooks};
+use insula_testkit::bare_metal::FakeBareMetalOperator;
 use insula_testkit::capi;
 use insula_testkit::server::{Audit, AuditLog, Client as Plain, Setup, TestServer};
 use kube::Client;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::core_driver::CoreDriver;
-use super::host_side::token;
+use super::host_side::{definition, hardware, token};
 use super::requests::{Request, requests};
 use super::{Space, Workload, client};
 
@@ -44,6 +45,15 @@ impl Deref for Management {
 impl Management {
     /// Starts one, with the operator's webhooks in the same process as `insula serve` has them.
     pub async fn start() -> anyhow::Result<Self> {
+        let settings = manifests::Settings {
+            tenants: true,
+            ..manifests::Settings::default()
+        };
+        Self::start_with(&manifests::manifests(&settings)).await
+    }
+
+    /// The same, with other manifests than those that the operator prints.
+    pub async fn start_with(manifests: &[Value]) -> anyhow::Result<Self> {
         let log = AuditLog::default();
         let server = TestServer::start_with(Setup {
             audit: Some(Audit::Memory(log.clone())),
@@ -56,11 +66,7 @@ impl Management {
         })
         .await?;
         let plain = server.system().await?;
-        let settings = manifests::Settings {
-            tenants: true,
-            ..manifests::Settings::default()
-        };
-        plain.install(&manifests::manifests(&settings)).await?;
+        plain.install(manifests).await?;
         plain.install(&capi::all_definitions()).await?;
         for name in TEAMS {
             let namespace = json!({"metadata": {"name": name}});
@@ -86,6 +92,13 @@ impl Management {
     /// Returns all requests that the server has received.
     pub fn requests(&self) -> anyhow::Result<Vec<Request>> {
         requests(&self.log)
+    }
+
+    /// Serves hosts too, with a Bare Metal Operator.
+    pub async fn serve_hosts(&self) -> anyhow::Result<FakeBareMetalOperator> {
+        self.plain.install(&[definition()?, hardware()?]).await?;
+        let client = self.server.client("core").await?;
+        Ok(FakeBareMetalOperator::start(client, None))
     }
 
     /// Creates the kubeconfig of a workload cluster, and lets Machines refer to its nodes.

@@ -20,6 +20,7 @@
 mod core_driver;
 mod gate;
 mod host_side;
+mod killing;
 mod kubeconfig;
 mod management;
 mod requests;
@@ -44,7 +45,8 @@ use kube::{Client, Config};
 use tokio::time::{Instant, sleep};
 
 pub use gate::Gate;
-pub use host_side::{HostSide, USERS};
+pub use host_side::{HostSide, USERS, account, grant};
+pub use killing::{KillRecord, killing_client};
 pub use kubeconfig::{Entry, kubeconfig};
 pub use management::Management;
 pub use requests::Request;

@@ -6,6 +6,7 @@ use super::*;
 use crate::hosts::addresses::{HostAddress, addresses};
 use crate::hosts::claim::claim;
 use crate::hosts::consumer::{InvalidAnnotation, annotated_host, host_annotation};
+use crate::hosts::proof::ProofDigest;
 use crate::hosts::provision::{Deployment, ProvisionError, provision};
 use crate::kinds::host::{HostCustomDeploy, HostImage};
 
@@ -220,4 +221,31 @@ fn addresses_are_those_of_the_hardware() {
     );
     assert_eq!(of(json!({"nics": null, "hostname": ""})), []);
     assert_eq!(addresses(&host("h-1", json!({}))), []);
+}
+
+#[test]
+fn s02_host_without_a_digest_is_that_of_a_machine_only_if_the_machine_names_it() {
+    let digest = |proof: &str| Some(ProofDigest::of(proof));
+    let beside = machine();
+    let through_kubeconfig = machine().with_digest(digest("uid-1"));
+    let stranger = machine().with_digest(digest("uid-2"));
+    let marks = |consumer: &Consumer| {
+        let mut host = host("h-1", json!({}));
+        consumer.take(&mut host, "v1beta1");
+        host
+    };
+    for (host, owners, named) in [
+        (marks(&beside), [true, false, false], [true, true, true]),
+        (
+            marks(&through_kubeconfig),
+            [false, true, false],
+            [false, true, false],
+        ),
+    ] {
+        let consumers = [&beside, &through_kubeconfig, &stranger];
+        assert_eq!(consumers.map(|consumer| consumer.has(&host)), owners);
+        assert_eq!(consumers.map(|consumer| consumer.has_named(&host)), named);
+    }
+    let of_tenant = machine().in_space(Some("t1"));
+    assert!(!beside.has_named(&marks(&of_tenant)) && of_tenant.has_named(&marks(&of_tenant)));
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::hosts::choose::{Choice, ReuseGroup, Search, choose};
+use crate::hosts::choose::{Choice, HostPlace, ReuseGroup, Search, choose};
 use crate::hosts::selector::Selector;
 
 fn search() -> Search {
@@ -13,6 +13,7 @@ fn search() -> Search {
         reuse: Some(ReuseGroup::deployment(
             "workers",
             Consumer::cluster("team-a", "prod"),
+            HostPlace::Elsewhere,
         )),
         failure_domain: None,
     }
@@ -234,11 +235,34 @@ fn host_that_is_kept_for_the_group_comes_before_free_ones() {
     assert_eq!(chosen(&hosts, &unknown), "free free");
     let cluster = Consumer::cluster("team-a", "prod");
     let control_plane = Search {
-        reuse: Some(ReuseGroup::control_plane("prod-cp", cluster)),
+        reuse: Some(ReuseGroup::control_plane(
+            "prod-cp",
+            cluster,
+            HostPlace::Elsewhere,
+        )),
         ..search()
     };
     let hosts = [host("cp", kept("cp-prod-cp", ("team-a", "prod"))), free()];
     assert_eq!(chosen(&hosts, &control_plane), "reused cp");
+}
+
+#[test]
+fn label_without_a_consumer_suffices_next_to_the_machines_only() {
+    let label = json!({
+        "metadata": {"labels": {"infrastructure.cluster.x-k8s.io/node-reuse": "md-workers"}},
+    });
+    let hosts = [host("kept", label), host("free", json!({}))];
+    let cluster = Consumer::cluster("team-a", "prod");
+    for (place, expected) in [
+        (HostPlace::Beside, "reused kept"),
+        (HostPlace::Elsewhere, "free free"),
+    ] {
+        let search = Search {
+            reuse: Some(ReuseGroup::deployment("workers", cluster.clone(), place)),
+            ..search()
+        };
+        assert_eq!(chosen(&hosts, &search), expected);
+    }
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! What is taken from a host when its machine is deleted.
 
 use super::*;
-use crate::hosts::choose::ReuseGroup;
+use crate::hosts::choose::{HostPlace, ReuseGroup};
+use crate::hosts::consumer::{is_owned, remove_owners};
 use crate::hosts::release::{FastTrack, deprovision, is_deprovisioned, release};
 
 #[test]
@@ -25,6 +26,25 @@ fn x05_everything_that_the_host_ran_is_cleared() {
         change(&after, |host| deprovision(host, FastTrack::Off)),
         None
     );
+}
+
+#[test]
+fn machine_is_removed_from_the_owners_of_its_host() {
+    let owner = |kind: &str, name: &str| {
+        json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": kind, "name": name,
+            "uid": "u"})
+    };
+    let other = owner("Other", "x");
+    let before = own(json!({"metadata": {"ownerReferences": [
+        owner("Metal3Machine", "m-1"), other,
+    ]}}));
+    assert_eq!(
+        change(&before, remove_owners),
+        Some(json!({"metadata": {"ownerReferences": [other]}}))
+    );
+    let mut after = before.clone();
+    remove_owners(&mut after);
+    assert!(is_owned(&before) && !is_owned(&after) && !is_owned(&own(json!({}))));
 }
 
 #[test]
@@ -105,7 +125,11 @@ fn released_host_is_free_or_kept_for_the_group() {
             "spec": {"consumerRef": null},
         }))
     );
-    let group = ReuseGroup::deployment("workers", Consumer::cluster("team-a", "prod"));
+    let group = ReuseGroup::deployment(
+        "workers",
+        Consumer::cluster("team-a", "prod"),
+        HostPlace::Beside,
+    );
     assert_eq!(
         change(&before, |host| release(host, "prod", Some(&group))),
         Some(json!({
@@ -133,4 +157,18 @@ fn marks_of_others_stay_on_a_released_host() {
         change(&before, |host| release(host, "prod", None)),
         Some(json!({"spec": {"consumerRef": null}}))
     );
+}
+
+#[test]
+fn x08_host_is_not_released_before_its_status_is_restored() {
+    let status = "baremetalhost.metal3.io/status";
+    for (annotations, is_released) in [
+        (json!({status: "{}"}), false),
+        (json!({status: ""}), true),
+        (json!({}), true),
+    ] {
+        let mut host = own(json!({"metadata": {"annotations": annotations}}));
+        host.status = None;
+        assert_eq!(is_deprovisioned(&host), is_released, "{annotations}");
+    }
 }

@@ -100,6 +100,49 @@ fn known_node_is_accepted() {
 }
 
 #[test]
+fn provider_id_in_its_former_form_is_kept() {
+    let former = |id: &str, node_to_write: Option<&str>| NodeMatch {
+        provider_id: Some(id.to_owned()),
+        ..accepted(node_to_write)
+    };
+    let known = NodeSearch {
+        current: Some("metal3://u-1"),
+        ..search()
+    };
+    let nodes = [node("a", "metal3://u-1", json!({}))];
+    assert_eq!(find_node(&known, &nodes), former("metal3://u-1", None));
+    let labelled = [of_host("a", "")];
+    assert_eq!(
+        find_node(&known, &labelled),
+        former("metal3://u-1", Some("a"))
+    );
+    // The machine does not know its node yet, which has the UID of the host.
+    let labelled = [of_host("a", "metal3://u-1")];
+    assert_eq!(
+        find_node(&search(), &labelled),
+        former("metal3://u-1", None)
+    );
+    let cloud = NodeSearch {
+        writer: IdWriter::CloudProvider,
+        ..search()
+    };
+    assert_eq!(find_node(&cloud, &nodes), former("metal3://u-1", None));
+    // The host was moved, and has another UID than before.
+    let moved = NodeSearch {
+        current: Some("metal3://u-0"),
+        ..search()
+    };
+    let nodes = [of_host("a", "metal3://u-0")];
+    assert_eq!(find_node(&moved, &nodes), former("metal3://u-0", None));
+    // Both forms at once.
+    let both = [
+        node("a", "metal3://u-1", json!({})),
+        node("b", ID, json!({})),
+    ];
+    assert_eq!(find_node(&known, &both), failed(several("one provider ID")));
+}
+
+#[test]
 fn cloud_provider_is_waited_for() {
     let search = NodeSearch {
         writer: IdWriter::CloudProvider,

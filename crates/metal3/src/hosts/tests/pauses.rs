@@ -17,32 +17,48 @@ fn next(host: &BareMetalHost, state: ClusterState) -> Option<Step> {
 #[test]
 fn r35_steps_follow_the_annotations() {
     use ClusterState::{Paused, Running};
-    let (paused, blocked) = (
+    let (paused, blocked, status) = (
         "baremetalhost.metal3.io/paused",
         "clusterctl.cluster.x-k8s.io/block-move",
+        "baremetalhost.metal3.io/status",
     );
+    let own = "metal3.io/capm3";
     for (annotations, running, in_pause) in [
         (json!({}), Some(Step::BlockMove), Some(Step::BlockMove)),
         (json!({blocked: ""}), None, Some(Step::Pause)),
         (
-            json!({blocked: "", paused: "metal3.io/capm3"}),
+            json!({blocked: "", paused: own, status: "{}"}),
             Some(Step::Resume),
             Some(Step::AllowMove),
         ),
-        (json!({paused: "metal3.io/capm3"}), Some(Step::Resume), None),
-        // A pause of a user stays.
-        (json!({paused: ""}), None, None),
+        (json!({paused: own, status: "{}"}), Some(Step::Resume), None),
+        // A pause of a user stays; a move needs a copy of the status also then.
+        (
+            json!({paused: ""}),
+            Some(Step::BlockMove),
+            Some(Step::CopyStatus),
+        ),
         (
             json!({blocked: "", paused: ""}),
             None,
+            Some(Step::CopyStatus),
+        ),
+        (
+            json!({blocked: "", paused: "", status: "{}"}),
+            None,
             Some(Step::AllowMove),
+        ),
+        (
+            json!({paused: "", status: "{}"}),
+            Some(Step::BlockMove),
+            None,
         ),
     ] {
         let host = annotated(annotations.clone());
         assert_eq!(next(&host, Running), running, "{annotations}");
         assert_eq!(next(&host, Paused), in_pause, "{annotations}");
     }
-    let mut other = annotated(json!({paused: "metal3.io/capm3"}));
+    let mut other = annotated(json!({paused: own}));
     other.metadata.labels = Some([("cluster.x-k8s.io/cluster-name".into(), "x".into())].into());
     assert_eq!(next(&other, Running), None, "another cluster paused it");
 }
@@ -122,4 +138,19 @@ fn host_of_another_machine_is_not_annotated() {
             None
         );
     }
+}
+
+#[test]
+fn r35_pause_keeps_the_copy_of_a_status_that_is_not_restored_yet() {
+    let status = "baremetalhost.metal3.io/status";
+    let copy = json!({"provisioning": {"state": "provisioned"}}).to_string();
+    let mut host = annotated(json!({status: copy}));
+    host.status = None;
+    apply(&mut host, Step::Pause);
+    let annotations = host.metadata.annotations.unwrap();
+    assert_eq!(annotations[status], copy);
+    assert_eq!(
+        annotations["baremetalhost.metal3.io/paused"],
+        "metal3.io/capm3"
+    );
 }

@@ -16,6 +16,8 @@ pub(super) struct Observed {
     pub hosts: Hosts,
     /// Whether a Cluster owns it.
     pub has_owner: bool,
+    /// Sentences about settings that have no effect.
+    pub warnings: Vec<String>,
 }
 
 /// The hosts of a cluster.
@@ -81,14 +83,15 @@ enum Infrastructure {
 }
 
 fn infrastructure(cluster: &Metal3Cluster, found: &Observed) -> Infrastructure {
-    let message = match &found.hosts {
+    let mut warnings = match &found.hosts {
         Hosts::Verifying => return Infrastructure::AsBefore,
         Hosts::Refused(Problem { reason, message }) => {
             return Infrastructure::NotReady(reason, message.clone());
         }
-        Hosts::InCluster => String::new(),
-        Hosts::Verified { warnings, .. } => warnings.join("; "),
+        Hosts::InCluster => Vec::new(),
+        Hosts::Verified { warnings, .. } => warnings.clone(),
     };
+    warnings.extend(found.warnings.clone());
     let endpoint = cluster.spec.control_plane_endpoint.as_ref();
     let host = endpoint.and_then(|endpoint| endpoint.host.as_deref());
     let port = endpoint.and_then(|endpoint| endpoint.port);
@@ -101,7 +104,7 @@ fn infrastructure(cluster: &Metal3Cluster, found: &Observed) -> Infrastructure {
         let message = "no Cluster owns it yet: create a Cluster with an infrastructureRef to it";
         return Infrastructure::NotReady("WaitingForOwnerCluster", message.to_owned());
     }
-    Infrastructure::Ready(message)
+    Infrastructure::Ready(warnings.join("; "))
 }
 
 #[cfg(test)]

@@ -4,13 +4,17 @@ use insula_capi::names::CLUSTER_LABEL;
 use insula_capi::{Cluster, Machine, owner, owning_cluster};
 use kube::ResourceExt;
 
-use super::super::access::Identity;
+use super::super::access::{self, Identity};
+use super::super::host_secret::SecretOwner;
 use super::{DataReconciler, Recorded, Step};
+use crate::hosts::consumer::Consumer;
+use crate::hosts::proof::{ProofDigest, proof};
 use crate::kinds::IdentityReference;
 use crate::kinds::cluster::Metal3Cluster;
 use crate::kinds::data_template::Metal3DataTemplate;
 use crate::kinds::machine::Metal3Machine;
-use crate::names::{GROUP, HOST_ANNOTATION};
+use crate::names::{CLAIM_ANNOTATION, GROUP, HOST_ANNOTATION};
+use crate::pool::HostPool;
 
 /// The objects that data is rendered from.
 pub(super) struct Family {
@@ -108,6 +112,33 @@ impl DataReconciler<'_> {
         let data = &self.data.stored;
         let claim = data.spec.claim.as_ref().map(|claim| claim.name.as_str());
         owner::of_kind(data, GROUP, "Metal3Machine").or(claim)
+    }
+
+    /// Returns what proves that hosts and Secrets belong to the machine. It is recorded when the
+    /// first Secret is written.
+    pub(super) fn proof(&self, machine: Option<&Metal3Machine>) -> Option<String> {
+        let recorded = self.data.stored.annotations().get(CLAIM_ANNOTATION);
+        recorded.cloned().or_else(|| machine.and_then(proof))
+    }
+
+    /// Returns the machine as the user of a host.
+    pub(super) fn consumer(
+        &self,
+        pool: &HostPool,
+        name: &str,
+        machine: Option<&Metal3Machine>,
+    ) -> Consumer {
+        access::consumer(self.of, pool, name, self.proof(machine).as_deref())
+    }
+
+    /// Returns the machine as the owner of Secrets next to its host.
+    pub(super) fn secret_owner(&self, name: &str, machine: Option<&Metal3Machine>) -> SecretOwner {
+        SecretOwner {
+            tenant: self.of.key.space.as_deref().map(str::to_owned),
+            namespace: self.namespace().to_owned(),
+            name: name.to_owned(),
+            digest: self.proof(machine).as_deref().map(ProofDigest::of),
+        }
     }
 
     /// Reads the machine that the data is for.

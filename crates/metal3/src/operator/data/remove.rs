@@ -8,11 +8,10 @@ use tracing::info;
 
 use super::super::access::Identity;
 use super::super::claims::trigger;
-use super::super::host_secret::{SecretOwner, delete_own};
+use super::super::host_secret::delete_own;
 use super::family::of_cluster;
 use super::{DataReconciler, Halt, HostAccess, Recorded, Step};
 use crate::data::secret::DataSecret;
-use crate::hosts::consumer::Consumer;
 use crate::kinds::cluster::Metal3Cluster;
 use crate::kinds::data_claim::Metal3DataClaim;
 use crate::kinds::data_template::Metal3DataTemplate;
@@ -118,21 +117,16 @@ impl DataReconciler<'_> {
         let Some(name) = self.machine_name() else {
             return Ok(());
         };
-        let owner = SecretOwner {
-            tenant: self.of.key.space.as_deref().map(str::to_owned),
-            namespace: self.namespace().to_owned(),
-            name: name.to_owned(),
-        };
+        let owner = self.secret_owner(name, machine);
         let kinds = [DataSecret::Metadata, DataSecret::NetworkData];
         let names = kinds.map(|kind| kind.name(name));
         // Without its machine, nothing would take the references away.
         if machine.is_some() {
-            let consumer = Consumer::machine(self.namespace(), name);
-            let consumer = consumer.in_space(self.of.key.space.as_deref());
+            let consumer = self.consumer(pool, name, machine);
             let hosts = pool.seen();
             let user = hosts
                 .iter()
-                .find(|host| consumer.has(host) && refers_to(host, &names));
+                .find(|host| consumer.has_named(host) && refers_to(host, &names));
             if let Some(host) = user {
                 pool.follow_host(self.of.key.text(), &host.name_any());
                 return Err(self.as_before());

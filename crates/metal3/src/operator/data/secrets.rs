@@ -20,10 +20,10 @@ use super::{DataReconciler, Halt, HostAccess, Recorded, Step};
 use crate::data::secret::DataSecret;
 use crate::data::sources::{Addresses, Sources};
 use crate::data::{metadata, network};
-use crate::hosts::consumer::{Consumer, annotated_host};
+use crate::hosts::consumer::annotated_host;
 use crate::kinds::data::Metal3Data;
 use crate::kinds::host::BareMetalHost;
-use crate::names::{IDENTITY_ANNOTATION, SECRET_TYPE};
+use crate::names::{CLAIM_ANNOTATION, IDENTITY_ANNOTATION, SECRET_TYPE};
 use crate::pool::HostPool;
 
 /// The reason of a template that cannot be rendered.
@@ -98,10 +98,9 @@ impl DataReconciler<'_> {
         pool.follow_host(self.of.key.text(), name);
         let found = pool.hosts().get_opt(name).await.map_err(Halt::Hosts)?;
         let machine = family.metal3_machine.name_any();
-        let consumer = Consumer::machine(self.namespace(), &machine);
-        let consumer = consumer.in_space(self.of.key.space.as_deref());
+        let consumer = self.consumer(pool, &machine, Some(&family.metal3_machine));
         match found {
-            Some(host) if consumer.has(&host) => Ok(host),
+            Some(host) if consumer.has_named(&host) => Ok(host),
             // The machine reports what is wrong with its host.
             _ => Err(self.wait()),
         }
@@ -152,11 +151,8 @@ impl DataReconciler<'_> {
     }
 
     fn owner(&self, family: &Family) -> SecretOwner {
-        SecretOwner {
-            tenant: self.of.key.space.as_deref().map(str::to_owned),
-            namespace: self.namespace().to_owned(),
-            name: family.metal3_machine.name_any(),
-        }
+        let machine = &family.metal3_machine;
+        self.secret_owner(&machine.name_any(), Some(machine))
     }
 
     /// Records where the Secrets are, and what reaches them.
@@ -187,6 +183,12 @@ impl DataReconciler<'_> {
         if let (Recorded::Nowhere, Some(identity)) = (&recorded, identity) {
             let identity = json!(identity).to_string();
             patch["metadata"]["annotations"][IDENTITY_ANNOTATION] = json!(identity);
+        }
+        // The machine may no longer exist when the Secrets are deleted.
+        let proof = self.proof(Some(&family.metal3_machine));
+        let known = stored.annotations().get(CLAIM_ANNOTATION);
+        if !pool.is_in_cluster() && known != proof.as_ref() {
+            patch["metadata"]["annotations"][CLAIM_ANNOTATION] = json!(proof);
         }
         if patch != Value::Object(serde_json::Map::new()) {
             self.data.patch(patch).await?;

@@ -1,23 +1,12 @@
 //! The hosts that a machine may use.
 
-use insula_identity::credential::Credential;
-use insula_identity::reason::Reason;
-use insula_identity::session::HeldSession;
-use insula_operator::outbound::kubernetes_login_error;
 use insula_operator::retry::{Class, Outcome};
 use kube::ResourceExt;
 
 use super::conclude::State;
 use super::gate::Family;
 use super::{Halt, MachineReconciler, Step};
-use crate::operator::access::{self, Access, Identity, Problem};
-use crate::pool::Pools;
-
-/// The hosts that a machine may use, and the credential that reaches them.
-pub(super) struct HostAccess {
-    pub pool: HeldSession<Pools>,
-    pub credential: Box<Credential>,
-}
+use crate::operator::access::{self, Access, HostAccess, HostFailure, Identity, Problem};
 
 impl MachineReconciler<'_> {
     /// Returns the access to hosts. A problem with the credential is reported as such, and never
@@ -32,7 +21,7 @@ impl MachineReconciler<'_> {
             of_cluster: of_cluster.map(|reference| (name.as_str(), reference)),
         };
         match access::open(self.of, identity).await? {
-            Access::Open(pool, credential) => Ok(HostAccess { pool, credential }),
+            Access::Open(access) => Ok(access),
             Access::Opening(outcome) => Err(Halt::Stop(outcome)),
             Access::Closed(problem, outcome) => {
                 self.report.host = Some(state(problem));
@@ -58,28 +47,14 @@ impl MachineReconciler<'_> {
                 return done;
             }
         };
-        if access.pool.is_in_cluster() {
-            return Err(Halt::Api(error));
-        }
-        // The host has changed, or no longer exists: the next reconciliation reads it again.
-        if matches!(&error, kube::Error::Api(status) if matches!(status.code, 404 | 409)) {
-            return Err(Halt::Stop(Outcome::Failed(Class::Transient)));
-        }
-        let error = kubernetes_login_error(&error, &access.credential.endpoint);
-        let outcome = match error.reason {
-            // The next login tells whether the credential is refused for good.
-            Reason::InvalidCredentials => {
-                access.pool.mark_dead();
-                Outcome::Progressed
+        Err(match access.explain(error) {
+            HostFailure::Own(error) => Halt::Api(error),
+            HostFailure::Changed(_) => Halt::Stop(Outcome::Failed(Class::Transient)),
+            HostFailure::Problem(problem, outcome) => {
+                self.report.host = Some(state(problem));
+                Halt::Stop(outcome)
             }
-            Reason::Unreachable if !error.answered => {
-                access.pool.mark_unresponsive();
-                Outcome::Failed(Class::Blocked)
-            }
-            _ => Outcome::Failed(Class::Blocked),
-        };
-        self.report.host = Some(state(access::failed(&error)));
-        Err(Halt::Stop(outcome))
+        })
     }
 }
 

@@ -15,12 +15,12 @@ use super::conclude::{FAILED, State};
 use super::gate::Owners;
 use super::search::{no_host, search};
 use super::{Halt, MachineReconciler, RETRY, Step, host_text};
-use crate::hosts::choose::{Choice, Search, choose};
+use crate::hosts::choose::{Choice, Search, choose, is_free};
 use crate::hosts::claim::claim;
-use crate::hosts::consumer::{annotated_host, host_annotation};
-use crate::hosts::patch::{Guard, between};
+use crate::hosts::consumer::{annotated_host, host_annotation, remove_owners};
+use crate::hosts::proof::proof;
 use crate::kinds::host::BareMetalHost;
-use crate::names::{HOST_ANNOTATION, NODE_REUSE};
+use crate::names::{CLAIM_ANNOTATION, HOST_ANNOTATION, NODE_REUSE};
 use crate::pool::HostPool;
 
 /// The version of machines in references of hosts.
@@ -31,7 +31,7 @@ const MAX_ATTEMPTS: usize = 5;
 /// Its host does not exist, or cannot be reached as it is annotated.
 pub(super) const NOT_FOUND: &str = "BareMetalHostNotFound";
 /// Its host is used by another object.
-const IN_USE: &str = "BareMetalHostInUse";
+pub(super) const IN_USE: &str = "BareMetalHostInUse";
 
 impl MachineReconciler<'_> {
     /// Returns the host that the annotation names. If there is none, the machine gets no other
@@ -54,14 +54,39 @@ impl MachineReconciler<'_> {
             let message = lost(annotation, "it does not exist", pool.namespace());
             return Err(self.no_host(NOT_FOUND, message));
         };
-        let consumer = self.consumer();
+        let consumer = self.consumer(pool);
         match &host.spec.consumer_ref {
-            Some(_) if consumer.has(&host) => Ok(host),
+            Some(_) if consumer.has_named(&host) => self.confirm(pool, host).await,
             Some(_) => {
                 let message = format!("BareMetalHost {annotation} is used by another object");
                 Err(self.no_host(IN_USE, message))
             }
-            None => self.claim(pool, owners, &host).await,
+            // A provisioned machine takes its host again, whatever state it is in.
+            None if self.is_provisioned() || is_free(&host) => {
+                self.record_identity(owners).await?;
+                self.claim(pool, owners, &host).await
+            }
+            None => {
+                let message = format!(
+                    "BareMetalHost {annotation} is not available, or marked as unhealthy or paused"
+                );
+                Err(self.no_host(FAILED, message))
+            }
+        }
+    }
+
+    /// Removes the machine from the owners of its host, if Metal3's own provider added it. A server
+    /// may refuse that to accounts that cannot delete hosts; then the host stays as it is.
+    pub(super) async fn take_over(
+        &self,
+        pool: &HostPool,
+        host: BareMetalHost,
+    ) -> Step<BareMetalHost> {
+        let mut after = host.clone();
+        remove_owners(&mut after);
+        match self.change_host(pool, &host, &after).await {
+            Err(Halt::Hosts(kube::Error::Api(status))) if status.code == 403 => Ok(host),
+            done => done,
         }
     }
 
@@ -82,10 +107,33 @@ impl MachineReconciler<'_> {
             label_credentials(pool, &host, label).await?;
         }
         let annotation = host_annotation(pool.namespace(), &host.name_any());
-        let patch = json!({"metadata": {"annotations": { HOST_ANNOTATION: annotation }}});
+        let mut annotations = json!({ HOST_ANNOTATION: annotation });
+        if !pool.is_in_cluster() {
+            annotations[CLAIM_ANNOTATION] = json!(proof(&self.machine.stored));
+        }
+        let patch = json!({"metadata": {"annotations": annotations}});
         self.machine.patch(patch).await?;
         info!(key = %self.of.key, host = annotation, "host associated");
         Ok(host)
+    }
+
+    /// Brings the annotations of a machine and its host up to date that tell the machine from
+    /// others of the same name: they differ after a move to another tenant, or if a former version
+    /// has claimed the host.
+    async fn confirm(&mut self, pool: &HostPool, host: BareMetalHost) -> Step<BareMetalHost> {
+        let is_recorded = self
+            .machine
+            .stored
+            .annotations()
+            .contains_key(CLAIM_ANNOTATION);
+        if !pool.is_in_cluster() && !is_recorded {
+            let proof = proof(&self.machine.stored);
+            let patch = json!({"metadata": {"annotations": { CLAIM_ANNOTATION: proof }}});
+            self.machine.patch(patch).await?;
+        }
+        let mut after = host.clone();
+        self.consumer(pool).mark(&mut after);
+        self.change_host(pool, &host, &after).await
     }
 
     async fn choose_and_claim(
@@ -96,7 +144,7 @@ impl MachineReconciler<'_> {
         let _claiming = pool.claiming().await;
         for _ in 0..MAX_ATTEMPTS {
             let hosts = pool.seen();
-            let search = self.search(owners, &hosts).await?;
+            let search = self.search(pool, owners, &hosts).await?;
             let candidates = hosts.iter().map(|host| &**host);
             let choice = choose(candidates.clone(), &search, &mut random);
             let (name, is_claimed) = match choice {
@@ -167,7 +215,7 @@ impl MachineReconciler<'_> {
     ) -> Step<BareMetalHost> {
         let mut after = host.clone();
         let cluster = &owners.machine.spec.cluster_name;
-        claim(&mut after, &self.consumer(), VERSION, cluster);
+        claim(&mut after, &self.consumer(pool), VERSION, cluster);
         self.change_host(pool, host, &after).await
     }
 
@@ -178,24 +226,24 @@ impl MachineReconciler<'_> {
         before: &BareMetalHost,
         after: &BareMetalHost,
     ) -> Step<BareMetalHost> {
-        let Some(patch) = between(before, after, Guard::SameVersion) else {
-            return Ok(before.clone());
-        };
-        let (name, patch) = (before.name_any(), Patch::Merge(patch));
-        let hosts = pool.hosts();
-        let written = hosts.patch(&name, &PatchParams::default(), &patch).await;
-        let written = written.map_err(Halt::Hosts)?;
-        pool.remember(written.clone());
-        Ok(written)
+        pool.change(before, after).await.map_err(Halt::Hosts)
     }
 
-    async fn search(&mut self, owners: &Owners<'_>, hosts: &[Arc<BareMetalHost>]) -> Step<Search> {
+    async fn search(
+        &mut self,
+        pool: &HostPool,
+        owners: &Owners<'_>,
+        hosts: &[Arc<BareMetalHost>],
+    ) -> Step<Search> {
         let is_kept = |host: &Arc<BareMetalHost>| host.labels().contains_key(NODE_REUSE);
         let reuse = match hosts.iter().any(is_kept) {
-            true => self.reuse_group(owners.machine, owners.cluster).await?,
+            true => {
+                self.reuse_group(pool, owners.machine, owners.cluster)
+                    .await?
+            }
             false => None,
         };
-        match search(&self.machine.stored, self.consumer(), reuse) {
+        match search(&self.machine.stored, self.consumer(pool), reuse) {
             Ok(search) => Ok(search),
             Err(error) => {
                 self.report.host = Some(State::new(false, FAILED, error.to_string()));
@@ -235,6 +283,15 @@ impl MachineReconciler<'_> {
         self.report.host = Some(State::new(false, reason, message));
         Halt::Stop(Outcome::Waits(RETRY))
     }
+}
+
+/// Returns the message about a host that has a machine as its owner.
+pub(super) fn owned(host: &BareMetalHost) -> String {
+    format!(
+        "BareMetalHost {} would be deleted with the machine, which is in its \
+         metadata.ownerReferences: remove it there",
+        host_text(host)
+    )
 }
 
 /// Returns the message about a host that cannot be found.

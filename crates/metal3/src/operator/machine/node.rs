@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use insula_capi::workload::{self, Unavailable};
+use insula_capi::workload::Unavailable;
 use insula_operator::retry::Outcome;
-use k8s_openapi::api::core::v1::{Node, Secret};
+use k8s_openapi::api::core::v1::Node;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
@@ -18,10 +18,8 @@ use crate::hosts::node::{
     Bootstrap, IdWriter, NodeMatch, NodeProblem, NodeSearch, find_node, provider_id,
 };
 use crate::kinds::host::BareMetalHost;
-use crate::names::AGENT;
+use crate::operator::workload;
 
-/// The timeout of requests to workload clusters.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a machine waits before it looks for its node again. Nodes are not watched.
 const NODE_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -85,15 +83,7 @@ impl MachineReconciler<'_> {
 
     /// Returns the nodes of the workload cluster.
     async fn nodes(&mut self, cluster: &str) -> Step<Api<Node>> {
-        let namespace = self.of.key.namespace_or_empty();
-        let secret = workload::secret_name(cluster);
-        self.of.depend_on_object::<Secret>(Some(namespace), &secret);
-        let secrets = self.of.secrets(namespace);
-        let clients = &self.of.context.provider.clients;
-        let client = workload::client(&secrets, cluster, AGENT, |config| {
-            clients.kubernetes(&config, REQUEST_TIMEOUT)
-        });
-        let (reason, error) = match client.await {
+        let (reason, error) = match workload::client(self.of, cluster).await {
             Ok(client) => return Ok(Api::all(client)),
             Err(Unavailable::Failed(error)) => return Err(Halt::Api(error)),
             Err(error @ Unavailable::NoSecret(_)) => (WAITING_FOR_CLUSTER, error),

@@ -82,7 +82,7 @@ impl MachineReconciler<'_> {
             Some(true) => ClusterState::Paused,
             _ => ClusterState::Running,
         };
-        let (consumer, cluster) = (self.consumer(), cluster.name_any());
+        let (consumer, cluster) = (self.consumer(pool), cluster.name_any());
         // Block, pause and allow are at most three steps.
         for _ in 0..4 {
             let Some(step) = next_step(&host, &consumer, &cluster, state, host_move) else {

@@ -13,15 +13,16 @@ use kube::api::ListParams;
 use serde_json::Value;
 use tracing::info;
 
-use super::associate::{NOT_FOUND, label_credentials};
+use super::associate::IN_USE;
+use super::associate::{NOT_FOUND, label_credentials, owned};
 use super::conclude::{DELETING, State};
 use super::data::is_owned;
 use super::gate::{Family, cluster_name};
 use super::secrets::Content;
 use super::{Halt, MachineReconciler, RETRY, Step, host_text};
 use crate::hosts::choose::ReuseGroup;
-use crate::hosts::consumer::{Consumer, annotated_host};
-use crate::hosts::release::{FastTrack, deprovision, is_deprovisioned, release};
+use crate::hosts::consumer::{self, Consumer, annotated_host};
+use crate::hosts::release::{deprovision, is_deprovisioned, release};
 use crate::kinds::data_claim::Metal3DataClaim;
 use crate::kinds::host::BareMetalHost;
 use crate::kinds::machine::Metal3MachineTemplate;
@@ -29,6 +30,8 @@ use crate::names::{BLOCK_MOVE, HOST_ANNOTATION, MACHINE_FINALIZER};
 use crate::operator::host_secret;
 use crate::pool::HostPool;
 
+/// The host would be deleted with the machine.
+const OWNED: &str = "BareMetalHostOwnedByMachine";
 /// How many hosts are listed per request.
 const PAGE_SIZE: u32 = 100;
 
@@ -54,7 +57,13 @@ impl MachineReconciler<'_> {
 
     async fn release_host(&mut self, pool: &HostPool, family: &Family) -> Step<Outcome> {
         let host = match self.claimed_host(pool).await? {
-            Some(host) => Some(self.clear(pool, host).await?),
+            Some(host) => {
+                let host = self.take_over(pool, host).await?;
+                if consumer::is_owned(&host) {
+                    return Err(self.no_host(OWNED, owned(&host)));
+                }
+                Some(self.clear(pool, host).await?)
+            }
             None => None,
         };
         self.delete_secrets(pool).await?;
@@ -78,7 +87,7 @@ impl MachineReconciler<'_> {
 
     /// Makes the host free, or keeps it for the next machine of the same group.
     async fn free(&self, pool: &HostPool, family: &Family, host: BareMetalHost) -> Step<()> {
-        let kept_for = self.next_group(family).await?;
+        let kept_for = self.next_group(pool, family).await?;
         let owner = family.machine.as_ref();
         let cluster = cluster_name(&self.machine.stored, owner).unwrap_or_default();
         let mut after = host.clone();
@@ -95,7 +104,7 @@ impl MachineReconciler<'_> {
 
     /// Returns the host of the machine; none if it does not exist or belongs to another object.
     async fn claimed_host(&mut self, pool: &HostPool) -> Step<Option<BareMetalHost>> {
-        let consumer = self.consumer();
+        let consumer = self.consumer(pool);
         let Some(annotation) = self.annotation() else {
             // The machine may have claimed a host and not recorded it.
             return find_host(pool, &consumer).await.map_err(Halt::Hosts);
@@ -103,7 +112,19 @@ impl MachineReconciler<'_> {
         match annotated_host(&annotation, pool.namespace()) {
             Ok(name) => {
                 let host = pool.hosts().get_opt(name).await.map_err(Halt::Hosts)?;
-                Ok(host.filter(|host| consumer.has(host)))
+                match host {
+                    Some(host) if consumer.has_named(&host) => Ok(Some(host)),
+                    // Without the proof, the host may be this machine's or another one's.
+                    Some(host) if consumer.is_named_by(&host) => {
+                        let message = format!(
+                            "BareMetalHost {annotation} names a machine of this name, but not this \
+                             one: if it is in use by another one, remove the annotation \
+                             {HOST_ANNOTATION} of this machine"
+                        );
+                        Err(self.no_host(IN_USE, message))
+                    }
+                    _ => Ok(None),
+                }
             }
             Err(error) => {
                 let message = format!(
@@ -119,7 +140,7 @@ impl MachineReconciler<'_> {
     /// Takes from the host what it was to run.
     async fn clear(&mut self, pool: &HostPool, host: BareMetalHost) -> Step<BareMetalHost> {
         let mut after = host.clone();
-        deprovision(&mut after, FastTrack::Off);
+        deprovision(&mut after, self.of.context.provider.fast_track);
         let cleared = self.change_host(pool, &host, &after).await?;
         if cleared.metadata.resource_version == host.metadata.resource_version {
             return Ok(cleared);
@@ -168,7 +189,7 @@ impl MachineReconciler<'_> {
 
     /// Returns the machines that the host is kept for, if its template says so and the cluster
     /// remains.
-    async fn next_group(&self, family: &Family) -> Step<Option<ReuseGroup>> {
+    async fn next_group(&self, pool: &HostPool, family: &Family) -> Step<Option<ReuseGroup>> {
         let (Some(machine), Some(cluster)) = (&family.machine, &family.cluster) else {
             return Ok(None);
         };
@@ -180,7 +201,9 @@ impl MachineReconciler<'_> {
         let templates = self.of.api::<Metal3MachineTemplate>();
         let template = insula_operator::read::get_named(&templates, template).await?;
         match template {
-            Some(template) if template.spec.node_reuse => self.reuse_group(machine, cluster).await,
+            Some(template) if template.spec.node_reuse => {
+                self.reuse_group(pool, machine, cluster).await
+            }
             _ => Ok(None),
         }
     }

@@ -103,7 +103,11 @@ fn r27_cluster_is_ready_only_after_its_credential_is_verified() {
             row("False", "IdentityForbidden", "no", false),
         ),
     ] {
-        let found = Observed { hosts, has_owner };
+        let found = Observed {
+            hosts,
+            has_owner,
+            warnings: Vec::new(),
+        };
         let after = conclude(&cluster(spec), &found, NOW);
         assert_eq!(summary(&after), expected);
     }
@@ -118,6 +122,7 @@ fn provisioned_cluster_stays_so_and_both_contracts_are_told_what_broke() {
     let found = |hosts| Observed {
         hosts,
         has_owner: true,
+        warnings: Vec::new(),
     };
     let ready = conclude(&cluster(&spec), &found(verified(&[])), NOW);
     // Nothing changes if nothing changed.

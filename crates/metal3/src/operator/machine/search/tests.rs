@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::hosts::choose::{Choice, choose};
+use crate::hosts::choose::{Choice, HostPlace, choose};
 
 fn host(name: &str, metadata: Value, spec: Value, status: Value) -> BareMetalHost {
     let mut whole = json!({
@@ -31,6 +31,7 @@ fn of(selector: Value) -> Search {
         Some(ReuseGroup::deployment(
             "d",
             Consumer::cluster("team-a", "c"),
+            HostPlace::Elsewhere,
         )),
     )
     .unwrap()
