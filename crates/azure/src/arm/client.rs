@@ -1,0 +1,483 @@
+//! Requests with the tokens of one credential.
+
+mod list;
+
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, IF_MATCH, USER_AGENT};
+use http::request::Builder;
+use http::{HeaderMap, Request, StatusCode};
+use insula_operator::outbound::{HttpClient, HttpResponse, RequestError, RequestOptions};
+use jiff::Timestamp;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
+use super::error::ArmError;
+use super::id::ResourceId;
+use super::operation::{self, Answer, Method, OperationError, Progress};
+use super::resume_token::ResumeToken;
+use super::retry_after;
+use super::throttle::Requests;
+use crate::entra::base_url::BaseUrl;
+use crate::entra::{Token, TokenError, Tokens};
+
+/// The maximum size of a response. Lists and clusters have some hundred KiB.
+const MAX_RESPONSE_KIB: usize = 8 << 10;
+/// Tokens of further tenants.
+const AUXILIARY: &str = "x-ms-authorization-auxiliary";
+const RATE_LIMIT: &str = "x-ms-ratelimit-remaining-subscription-";
+const REGISTRATION_VERSION: &str = "2019-05-01";
+/// The characters of a query value that are not encoded.
+const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_');
+/// The same for actions, which may have several segments.
+const ACTION: &AsciiSet = &QUERY.remove(b'/');
+
+/// A client of ARM, with the tokens of one credential.
+pub struct Client {
+    /// The endpoint of ARM. Nothing is ever sent elsewhere.
+    pub(super) server: BaseUrl,
+    pub(super) http: HttpClient,
+    pub(super) tokens: Tokens,
+    /// The tokens of further tenants.
+    pub(super) auxiliary: Vec<Tokens>,
+    pub(super) user_agent: HeaderValue,
+    /// The timeout of each request.
+    pub(super) timeout: Duration,
+}
+
+/// A response with a status of success.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Response {
+    /// The status.
+    pub status: StatusCode,
+    /// The body; null if it is empty or not JSON.
+    pub body: Value,
+    /// What the response says about limits.
+    pub limits: Limits,
+}
+
+/// What a response says about limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// The number of requests of the same sort that remain in the subscription.
+    pub remaining: Option<u64>,
+    /// The delay before the next request.
+    pub retry_after: Option<Duration>,
+}
+
+/// The start or a poll of an operation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operated {
+    /// The progress.
+    pub progress: Progress,
+    /// What the response says about limits.
+    pub limits: Limits,
+    /// Whether the response was 429.
+    pub is_throttled: bool,
+}
+
+/// Why a request failed. The messages have neither tokens nor signed URLs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestFailure {
+    /// There is no token.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// There is no response.
+    #[error("Azure Resource Manager cannot be used: {0}")]
+    Unreachable(RequestError),
+    /// Azure refuses the request.
+    #[error("{error}")]
+    Refused {
+        /// The error.
+        error: Box<ArmError>,
+        /// What the response says about limits.
+        limits: Limits,
+    },
+    /// The response is not one of Azure.
+    #[error("Azure's answer is invalid: {0}")]
+    InvalidAnswer(&'static str),
+}
+
+impl RequestFailure {
+    /// Returns Azure's error, if there is one.
+    pub fn arm_error(&self) -> Option<&ArmError> {
+        match self {
+            Self::Refused { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the subscription has used up its requests.
+    pub fn is_throttled(&self) -> bool {
+        let status = self.arm_error().map(|error| error.status);
+        status == Some(StatusCode::TOO_MANY_REQUESTS)
+    }
+
+    /// Returns what the response says about limits.
+    pub fn limits(&self) -> Limits {
+        match self {
+            Self::Refused { limits, .. } => *limits,
+            _ => Limits::default(),
+        }
+    }
+
+    /// Returns whether the resource does not exist.
+    pub fn is_not_found(&self) -> bool {
+        self.arm_error().is_some_and(ArmError::is_not_found)
+    }
+}
+
+/// A complete response.
+struct Received {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Value,
+    limits: Limits,
+    /// The tokens that were sent, which must not show up in messages.
+    tokens: SentTokens,
+}
+
+/// The tokens of a request.
+struct SentTokens {
+    own: Token,
+    auxiliary: Vec<Token>,
+}
+
+impl Client {
+    /// Returns the endpoint of ARM.
+    pub fn server(&self) -> &BaseUrl {
+        &self.server
+    }
+
+    /// Creates or updates a resource.
+    ///
+    /// # Errors
+    ///
+    /// If Azure does not accept the request.
+    pub async fn put(
+        &self,
+        id: &ResourceId,
+        api_version: &str,
+        body: &Value,
+    ) -> Result<Operated, RequestFailure> {
+        let path = self.path(&id.url_path(), api_version);
+        self.begin(Method::CreateOrUpdate, &path, Some(body)).await
+    }
+
+    /// Deletes a resource. It is no error if it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// If Azure does not accept the request.
+    pub async fn delete(
+        &self,
+        id: &ResourceId,
+        api_version: &str,
+    ) -> Result<Operated, RequestFailure> {
+        let path = self.path(&id.url_path(), api_version);
+        self.begin(Method::Delete, &path, None).await
+    }
+
+    /// Deletes a resource with further query parameters, and with a condition on its ETag.
+    ///
+    /// # Errors
+    ///
+    /// If Azure does not accept the request.
+    pub async fn delete_with<'a>(
+        &self,
+        id: &ResourceId,
+        api_version: &str,
+        query: impl IntoIterator<Item = (&'a str, &'a str)>,
+        if_match: &str,
+    ) -> Result<Operated, RequestFailure> {
+        let mut path = self.path(&id.url_path(), api_version);
+        for (name, value) in query {
+            let encode = |text| utf8_percent_encode(text, QUERY);
+            path.push_str(&format!("&{}={}", encode(name), encode(value)));
+        }
+        let received = self.exchange_if(http::Method::DELETE, &path, None, Some(if_match));
+        let received = received.await?;
+        let progress = operation::begin(&self.server, Method::Delete, &path, received.answer());
+        received.operated(progress)
+    }
+
+    /// Polls an operation once.
+    ///
+    /// # Errors
+    ///
+    /// If the operation has failed, or there is no response.
+    pub async fn poll(&self, token: ResumeToken) -> Result<Operated, RequestFailure> {
+        let path = token.poll.clone();
+        let received = self.exchange(http::Method::GET, &path, None).await?;
+        let progress = operation::advance(&self.server, token, received.answer());
+        received.operated(progress)
+    }
+
+    /// Reads a resource.
+    ///
+    /// # Errors
+    ///
+    /// If it does not exist, or cannot be read.
+    pub async fn get(
+        &self,
+        id: &ResourceId,
+        api_version: &str,
+    ) -> Result<Response, RequestFailure> {
+        let path = self.path(&id.url_path(), api_version);
+        self.exchange(http::Method::GET, &path, None)
+            .await?
+            .success()
+    }
+
+    /// Returns whether a resource exists, with a HEAD request.
+    ///
+    /// # Errors
+    ///
+    /// If that is not known.
+    pub async fn exists(&self, id: &ResourceId, api_version: &str) -> Result<bool, RequestFailure> {
+        let path = self.path(&id.url_path(), api_version);
+        let received = self.exchange(http::Method::HEAD, &path, None).await?;
+        match received.status {
+            StatusCode::NOT_FOUND => Ok(false),
+            _ => received.success().map(|_| true),
+        }
+    }
+
+    /// Calls an action of a resource, such as `listKeys` or `authorizationRules/NAME/listKeys`.
+    ///
+    /// # Errors
+    ///
+    /// If Azure does not accept the request.
+    pub async fn post(
+        &self,
+        id: &ResourceId,
+        action: &str,
+        api_version: &str,
+        body: Option<&Value>,
+    ) -> Result<Response, RequestFailure> {
+        let action = utf8_percent_encode(action, ACTION);
+        let path = self.path(&format!("{}/{action}", id.url_path()), api_version);
+        self.exchange(http::Method::POST, &path, body)
+            .await?
+            .success()
+    }
+
+    /// Registers a subscription with a provider. It takes some minutes.
+    ///
+    /// # Errors
+    ///
+    /// If Azure does not accept the request.
+    pub async fn register_provider(
+        &self,
+        subscription: &str,
+        provider: &str,
+    ) -> Result<Response, RequestFailure> {
+        let encode = |text| utf8_percent_encode(text, QUERY).to_string();
+        let (subscription, provider) = (encode(subscription), encode(provider));
+        let below = format!("/subscriptions/{subscription}/providers/{provider}/register");
+        let path = self.path(&below, REGISTRATION_VERSION);
+        self.exchange(http::Method::POST, &path, None)
+            .await?
+            .success()
+    }
+
+    fn path(&self, below: &str, api_version: &str) -> String {
+        let version = utf8_percent_encode(api_version, QUERY);
+        self.server
+            .path_of(&format!("{below}?api-version={version}"))
+    }
+
+    async fn begin(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Operated, RequestFailure> {
+        let received = self.exchange(method.http(), path, body).await?;
+        let progress = operation::begin(&self.server, method, path, received.answer());
+        received.operated(progress)
+    }
+
+    async fn exchange(
+        &self,
+        method: http::Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Received, RequestFailure> {
+        self.exchange_if(method, path, body, None).await
+    }
+
+    /// Sends a request. If ARM does not accept the token, the request is repeated once with
+    /// another one: a token can be revoked before it expires.
+    async fn exchange_if(
+        &self,
+        method: http::Method,
+        path: &str,
+        body: Option<&Value>,
+        if_match: Option<&str>,
+    ) -> Result<Received, RequestFailure> {
+        let received = self.exchange_once(&method, path, body, if_match).await?;
+        if received.status != StatusCode::UNAUTHORIZED || !received.error().is_token_refused() {
+            return Ok(received);
+        }
+        self.tokens.discard(&received.tokens.own);
+        for (tokens, sent) in self.auxiliary.iter().zip(&received.tokens.auxiliary) {
+            tokens.discard(sent);
+        }
+        self.exchange_once(&method, path, body, if_match).await
+    }
+
+    async fn exchange_once(
+        &self,
+        method: &http::Method,
+        path: &str,
+        body: Option<&Value>,
+        if_match: Option<&str>,
+    ) -> Result<Received, RequestFailure> {
+        let tokens = SentTokens {
+            own: self.tokens.get().await?,
+            auxiliary: try_join_all(self.auxiliary.iter().map(Tokens::get)).await?,
+        };
+        let request = self.authorized(&tokens)?.method(method).uri(path);
+        let request = if_match
+            .into_iter()
+            .fold(request, |request, etag| request.header(IF_MATCH, etag));
+        let (request, body) = match body {
+            Some(body) => (
+                request.header(CONTENT_TYPE, "application/json"),
+                body.to_string(),
+            ),
+            None => (request, String::new()),
+        };
+        let request = request.body(body);
+        let request = request.map_err(|error| RequestFailure::Unreachable(error.into()))?;
+        let options = RequestOptions {
+            max_response_kib: MAX_RESPONSE_KIB,
+            ..RequestOptions::new(self.timeout)
+        };
+        let sent = self.http.send(request, options).await;
+        let response = sent.map_err(RequestFailure::Unreachable)?;
+        tracing::debug!(%method, status = response.status.as_u16(), "ARM request answered");
+        Ok(Received::new(method, &response, tokens))
+    }
+
+    /// Returns a request with the headers that all requests have.
+    fn authorized(&self, tokens: &SentTokens) -> Result<Builder, RequestFailure> {
+        let request = Request::builder()
+            .header(ACCEPT, "application/json")
+            .header(USER_AGENT, &self.user_agent)
+            .header(AUTHORIZATION, secret(&bearer(&tokens.own))?);
+        if tokens.auxiliary.is_empty() {
+            return Ok(request);
+        }
+        let auxiliary: Vec<String> = tokens.auxiliary.iter().map(bearer).collect();
+        Ok(request.header(AUXILIARY, secret(&auxiliary.join(", "))?))
+    }
+}
+
+fn bearer(token: &Token) -> String {
+    format!("Bearer {}", token.reveal())
+}
+
+/// Returns a header that is not shown in `Debug` output.
+fn secret(text: &str) -> Result<HeaderValue, RequestFailure> {
+    let value = HeaderValue::from_str(text);
+    let mut value = value.map_err(|_| RequestFailure::Unreachable(RequestError::InvalidRequest))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+impl Received {
+    fn new(method: &http::Method, response: &HttpResponse, tokens: SentTokens) -> Self {
+        Self {
+            status: response.status,
+            headers: response.headers.clone(),
+            body: serde_json::from_slice(&response.body).unwrap_or_default(),
+            limits: Limits {
+                remaining: remaining(&response.headers, Requests::of(method)),
+                retry_after: retry_after::parse(&response.headers, Timestamp::now()),
+            },
+            tokens,
+        }
+    }
+
+    fn answer(&self) -> Answer<'_> {
+        Answer {
+            status: self.status,
+            headers: &self.headers,
+            body: &self.body,
+            received: Timestamp::now(),
+        }
+    }
+
+    fn error(&self) -> ArmError {
+        ArmError::of_body(self.status, &self.headers, &self.body)
+    }
+
+    fn refused(&self, error: ArmError) -> RequestFailure {
+        let auxiliary = self.tokens.auxiliary.iter().map(Token::reveal);
+        let error = auxiliary.fold(error.without(self.tokens.own.reveal()), ArmError::without);
+        RequestFailure::Refused {
+            error: Box::new(error),
+            limits: self.limits,
+        }
+    }
+
+    fn success(self) -> Result<Response, RequestFailure> {
+        match self.status.is_success() {
+            true => Ok(Response {
+                status: self.status,
+                body: self.body,
+                limits: self.limits,
+            }),
+            false => Err(self.refused(self.error())),
+        }
+    }
+
+    fn operated(
+        self,
+        progress: Result<Progress, OperationError>,
+    ) -> Result<Operated, RequestFailure> {
+        match progress {
+            Ok(progress) => Ok(Operated {
+                progress,
+                limits: self.limits,
+                is_throttled: self.status == StatusCode::TOO_MANY_REQUESTS,
+            }),
+            Err(OperationError::Failed(error)) => Err(self.refused(*error)),
+            Err(OperationError::InvalidAnswer(why)) => Err(RequestFailure::InvalidAnswer(why)),
+        }
+    }
+}
+
+/// Returns the number of requests that remain, the smallest of several limits.
+fn remaining(headers: &HeaderMap, requests: Requests) -> Option<u64> {
+    let sort = match requests {
+        Requests::Reads => "reads",
+        Requests::Writes => "writes",
+        Requests::Deletes => "deletes",
+    };
+    let names = [
+        format!("{RATE_LIMIT}{sort}"),
+        format!("{RATE_LIMIT}global-{sort}"),
+    ];
+    let numbers = names.iter().filter_map(|name| {
+        let value = headers.get(name)?.to_str().ok()?;
+        value.trim().parse().ok()
+    });
+    numbers.min()
+}
+
+/// Returns the value of `User-Agent`, with a suffix that an administrator chose.
+///
+/// # Errors
+///
+/// If the suffix has a character that a header cannot have.
+pub fn user_agent(suffix: &str) -> Result<HeaderValue, http::header::InvalidHeaderValue> {
+    let own = concat!("insula-azure/", env!("CARGO_PKG_VERSION"));
+    HeaderValue::from_str(format!("{own} {}", suffix.trim()).trim())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,5 @@
+//! The bodies that are sent for custom resources, compared with recorded and with golden ones.
+
+mod golden;
+mod recorded;
+mod requests;

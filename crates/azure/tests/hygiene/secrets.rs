@@ -1,0 +1,149 @@
+//! Secrets, tokens and signed URLs are in no object, event, log or metric.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use insula_testkit::azure::Fault;
+use serde_json::{Value, json};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use crate::recording::{Recorded, Recorder};
+use crate::scene::{NAMESPACE, OPERATOR, account, group, network, server};
+use crate::world::{Running, World, secret_of};
+
+/// Everything that is logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<String>>);
+
+impl Log {
+    fn text(&self) -> String {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+impl Visit for Log {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        let mut text = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        writeln!(text, "{field}={value:?}").unwrap();
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("insula")
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        span.record(&mut self.clone());
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, values: &Record<'_>) {
+        values.record(&mut self.clone());
+    }
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// The text of a request without what may have secrets: bodies of Secrets, and the annotation for
+/// signed URLs.
+fn shown(request: &Recorded) -> String {
+    if request.path.contains("/secrets") {
+        return request.path.clone();
+    }
+    let mut body: Value = serde_json::from_str(&request.body).unwrap_or_default();
+    if let Some(Value::Object(annotations)) = body.pointer_mut("/metadata/annotations") {
+        annotations.remove("serviceoperator.azure.com/poller-resume-token");
+    }
+    format!("{} {} {body}", request.path, request.query)
+}
+
+#[tokio::test]
+async fn secrets_and_signed_urls_are_in_no_object_event_log_or_metric() -> anyhow::Result<()> {
+    let log = Log::default();
+    let _logging = tracing::subscriber::set_default(log.clone());
+    let world = World::start().await?;
+    world.team("red");
+    world.namespace_of(NAMESPACE, "red").await?;
+    world.namespace(OPERATOR).await?;
+    world
+        .secret(NAMESPACE, "database", &[("password", "pa55-word")])
+        .await?;
+    let (recorder, operator) = (Recorder::default(), world.operator(OPERATOR, &[])?);
+    let health = Arc::clone(&operator.shell.health);
+    let _running = Running::new(recorder.client(&world.client), operator);
+    // Failures of all sorts: of ARM, of an operation, of polls, of the token service.
+    let token = world.azure.token("contoso", "red");
+    world.azure.fail_next_operation(
+        "Microsoft.Network/virtualNetworks",
+        "AllocationFailed",
+        "no capacity",
+    );
+    let poll = "/subscriptions/*/locations/*";
+    world
+        .azure
+        .inflict(Fault::arm("GET", poll).times(1).reset());
+    world
+        .azure
+        .inflict(Fault::arm("GET", poll).times(1).expired_token());
+    world
+        .azure
+        .inflict(Fault::arm("DELETE", "*/net").times(1).html(500));
+    world.azure.inflict(Fault::entra().times(1).html(500));
+    let mut shopdata = account("shopdata");
+    shopdata["spec"]["operatorSpec"]["secrets"]["key1"] = json!({"name": "keys", "key": "one"});
+    let objects = [group("shop"), network("net"), server("orders-db"), shopdata];
+    for object in &objects {
+        world.create(object).await?;
+    }
+    for object in &objects {
+        world.await_ready(object, "True", "Succeeded").await?;
+    }
+    let keys: Option<Value> = world.find("v1", "Secret", NAMESPACE, "keys").await?;
+    let key = keys.unwrap()["data"]["one"].as_str().unwrap().to_owned();
+    world.delete(&objects[1]).await?;
+    world.await_gone(&objects[1]).await?;
+    let requests = recorder.requests();
+    let written: Vec<_> = requests.iter().map(shown).collect();
+    let metrics = health.metrics();
+    assert!(metrics.contains("insula_"), "{metrics}");
+    let texts = [written.join("\n"), log.text(), metrics];
+    assert!(texts[1].contains("resource sent to Azure"));
+    // All tokens begin with the same header.
+    let (begin, _) = token.split_once('.').unwrap();
+    for secret in [
+        secret_of("red").as_str(),
+        "pa55-word",
+        &key,
+        begin,
+        "MIIMII",
+        "&s=",
+        "&h=",
+    ] {
+        for (text, of) in texts.iter().zip(["object", "log", "metric"]) {
+            let line = text.lines().find(|line| line.contains(secret));
+            assert_eq!(line, None, "{secret} in {of}");
+        }
+    }
+    // The annotation has them while an operation is in progress, and not afterwards.
+    let is_token = |request: &&Recorded| request.body.contains("MIIMII");
+    assert!(requests.iter().filter(is_token).count() >= 3);
+    let stored = world.read(&objects[2]).await?.unwrap();
+    let annotations = &stored["metadata"]["annotations"];
+    let resume = &annotations["serviceoperator.azure.com/poller-resume-token"];
+    assert_eq!(*resume, Value::Null);
+    Ok(())
+}
