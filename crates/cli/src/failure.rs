@@ -12,7 +12,11 @@ use crate::terminal::sanitize;
 pub struct Failure {
     message: String,
     hint: Option<Cow<'static, str>>,
+    code: u8,
 }
+
+/// The exit code of failures without a code of their own.
+const DEFAULT_CODE: u8 = 1;
 
 impl Failure {
     /// Creates a failure from the attempted operation and an error.
@@ -20,6 +24,7 @@ impl Failure {
         Self {
             message: format!("{attempted}: {error}"),
             hint: None,
+            code: DEFAULT_CODE,
         }
     }
 
@@ -34,7 +39,19 @@ impl Failure {
         Self {
             message: message.into(),
             hint: None,
+            code: DEFAULT_CODE,
         }
+    }
+
+    /// Sets the exit code.
+    pub fn code(mut self, code: u8) -> Self {
+        self.code = code;
+        self
+    }
+
+    /// Returns the exit code.
+    pub const fn exit_code(&self) -> u8 {
+        self.code
     }
 
     /// Converts it to an error of the broker crate.

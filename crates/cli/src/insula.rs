@@ -4,7 +4,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{encryption, exit, identity, keys, log_to_stderr, operator, relocate, serve, tenant};
+use crate::{
+    azure_import, encryption, exit, identity, keys, log_to_stderr, operator, relocate, serve,
+    tenant,
+};
 
 /// A multi-tenant Kubernetes control plane in one binary.
 #[derive(Parser)]
@@ -28,6 +31,8 @@ enum Command {
     Operator(operator::Args),
     /// Show which credentials an object gets, and which objects use an identity
     Identity(identity::Args),
+    /// Work with resources that exist in Azure
+    Azure(azure_import::Args),
     /// Move Cluster API clusters to another server, with the identities they use
     Move(Box<relocate::Args>),
 }
@@ -43,6 +48,7 @@ pub fn main() -> ExitCode {
         Command::Encryption(args) => encryption::run(args),
         Command::Operator(args) => operator::run(args),
         Command::Identity(args) => identity::run(args),
+        Command::Azure(args) => azure_import::run(args),
         Command::Move(args) => relocate::run(*args),
     })
 }

@@ -7,6 +7,7 @@
 pub mod insula;
 pub mod subctl;
 
+mod azure_import;
 mod byte_size;
 mod certificate_file;
 mod client;
@@ -37,19 +38,21 @@ use tracing_subscriber::EnvFilter;
 use crate::failure::Failure;
 
 /// Exit codes: 0 for success, 1 for an explained failure, 2 for a wrong command line (from
-/// clap).
+/// clap), 78 for an operator that is newer than its kinds on the server.
 fn exit(done: Result<(), Failure>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             failure.print();
-            ExitCode::FAILURE
+            ExitCode::from(failure.exit_code())
         }
     }
 }
 
-/// The default log filter: warnings and errors. Failed requests are reported by their callers.
-const DEFAULT_LOG_FILTER: &str = "warn,kube_client::client::builder=off";
+/// The default log filter: warnings and errors, and the settings of the Azure operator, which come
+/// from several places. Failed requests are reported by their callers.
+const DEFAULT_LOG_FILTER: &str =
+    "warn,insula_azure::settings_secret=info,kube_client::client::builder=off";
 
 /// Logs to stderr as `RUST_LOG` says.
 fn log_to_stderr() {

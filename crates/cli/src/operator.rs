@@ -1,5 +1,6 @@
 //! `insula operator`.
 
+pub mod azure;
 mod broker;
 mod life;
 pub mod metal3;
@@ -20,6 +21,8 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Operator {
+    /// Create Azure resources from the kinds of Azure Service Operator, each with its credential
+    Azure(Box<azure::Args>),
     /// Provision the tenants of `subctl create tenant`: Submariner brokers for many tenants
     Broker(broker::Args),
     /// Provision bare-metal clusters with Metal3, each with the hosts that its kubeconfig reaches
@@ -31,6 +34,7 @@ enum Operator {
 /// Runs the command.
 pub fn run(args: Args) -> Result<(), Failure> {
     match args.operator {
+        Operator::Azure(args) => azure::run(*args),
         Operator::Broker(args) => broker::run(args),
         Operator::Metal3(args) => metal3::run(*args),
         Operator::Vsphere(args) => vsphere::run(*args),

@@ -11,7 +11,7 @@ use crate::{output, terminal};
 /// The arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Object: a vspherecluster, vspheremachine, vspherevm or vspheredeploymentzone
+    /// Object: of a kind of vSphere, Metal3 or Azure, such as vspherecluster or resourcegroup
     #[arg(value_name = "KIND/NAME", value_parser = object)]
     object: Object,
 
@@ -50,6 +50,9 @@ pub async fn run(client: &Client, args: Args) -> Result<(), Failure> {
     }
 }
 
+/// How many kinds of a provider a message lists.
+const MAX_SHOWN: usize = 16;
+
 fn object(text: &str) -> Result<Object, String> {
     let read = text.split_once('/').and_then(|(kind, name)| {
         let ((provider, kind), name) = (find_kind(INSPECTED, kind)?, name.to_owned());
@@ -61,8 +64,10 @@ fn object(text: &str) -> Result<Object, String> {
         })
     });
     read.ok_or_else(|| {
-        let kinds = INSPECTED.iter().flat_map(|provider| provider.kinds());
-        let kinds: Vec<_> = kinds.map(|(kind, _)| kind.to_ascii_lowercase()).collect();
+        let few = INSPECTED.iter().map(|provider| provider.kinds());
+        let few = few.filter(|kinds| kinds.len() <= MAX_SHOWN).flatten();
+        let mut kinds: Vec<_> = few.map(|(kind, _)| kind.to_ascii_lowercase()).collect();
+        kinds.push("those of Azure such as resourcegroup or server.sql.azure.com".to_owned());
         format!(
             "expected a kind and a name such as vspherecluster/prod; kinds are {}",
             join(&kinds)
@@ -80,6 +85,8 @@ mod tests {
             ("vspherecluster/prod", "VSphereCluster"),
             ("VSphereVMs/prod", "VSphereVM"),
             ("metal3machines/prod", "Metal3Machine"),
+            ("resourcegroups/prod", "ResourceGroup"),
+            ("server.sql.azure.com/prod", "Server.sql.azure.com"),
         ] {
             let object = object(text).map_err(|why| format!("{text}: {why}"));
             let object = object.expect("an object");
@@ -96,8 +103,9 @@ mod tests {
                 object(text).err().as_deref(),
                 Some(
                     "expected a kind and a name such as vspherecluster/prod; kinds are \
-                     metal3cluster, metal3machine, vspherecluster, vspheremachine, vspherevm and \
-                     vspheredeploymentzone"
+                     metal3cluster, metal3machine, vspherecluster, vspheremachine, vspherevm, \
+                     vspheredeploymentzone and those of Azure such as resourcegroup or \
+                     server.sql.azure.com"
                 ),
                 "{text}"
             );

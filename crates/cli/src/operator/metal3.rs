@@ -3,6 +3,7 @@
 use clap::Subcommand;
 use insula_core::TenantName;
 use insula_dialer::{AddressRules, Cidr};
+use insula_metal3::hosts::release::FastTrack;
 use insula_metal3::manifests::{self, manifests};
 use insula_metal3::operator::{AGENT, Settings, default_addresses};
 use insula_metal3::{crds, webhooks};
@@ -36,9 +37,13 @@ pub struct Args {
     webhooks: WebhookArgs,
 }
 
-/// The API servers that kubeconfigs of teams may name.
+/// The hosts of teams, and the API servers that their kubeconfigs may name.
 #[derive(clap::Args)]
 struct HostArgs {
+    /// Leave hosts switched on between two machines, unless their disks are not cleaned
+    #[arg(long)]
+    fast_track: bool,
+
     /// Accept kubeconfigs with insecure-skip-tls-verify, and report them
     #[arg(long)]
     allow_insecure_hosts: bool,
@@ -115,6 +120,7 @@ async fn operate(args: Args) -> Result<(), Failure> {
     args.scope.apply(&mut settings.shell);
     settings.addresses = addresses(args.hosts.allow_addresses, args.hosts.deny_addresses);
     settings.allow_insecure_hosts = args.hosts.allow_insecure_hosts;
+    settings.fast_track = FastTrack::from_flag(args.hosts.fast_track);
     let life = args.life.begin(AGENT, &settings.shell.health).await?;
     let webhooks = args.webhooks.serve(&life.client, served()).await?;
     insula_metal3::operator::run(life.client.clone(), settings, stop.recv()).await;
@@ -127,6 +133,7 @@ fn served() -> Served {
         router: webhooks::router(),
         targets: webhooks::targets(),
         certificate_secret: webhooks::CERTIFICATE_SECRET,
+        tls13_only: false,
     }
 }
 

@@ -214,6 +214,7 @@ fn served() -> Served {
         router: webhooks::router(),
         targets: webhooks::targets(),
         certificate_secret: webhooks::CERTIFICATE_SECRET,
+        tls13_only: false,
     }
 }
 

@@ -21,12 +21,12 @@ use crate::failure::Failure;
 pub struct WebhookArgs {
     /// Listen address of the webhooks that convert versions and validate objects (default: none)
     #[arg(long, value_name = "ADDR")]
-    webhook_addr: Option<SocketAddr>,
+    pub(super) webhook_addr: Option<SocketAddr>,
 
     /// Directory with tls.crt and tls.key of the webhooks (default: a certificate of the
     /// operator's own, in a Secret)
     #[arg(long, value_name = "DIR", requires = "webhook_addr")]
-    webhook_cert_dir: Option<PathBuf>,
+    pub(super) webhook_cert_dir: Option<PathBuf>,
 }
 
 /// The webhooks of an operator.
@@ -39,6 +39,8 @@ pub struct Served {
     pub targets: Vec<Target>,
     /// The Secret with the operator's own certificate.
     pub certificate_secret: &'static str,
+    /// Whether TLS 1.2 is refused.
+    pub tls13_only: bool,
 }
 
 /// A webhook server, if one was requested.
@@ -78,7 +80,10 @@ impl WebhookArgs {
             certificates: Arc::new(Certificates::default()),
             source,
             injection,
-            settings: webhook::Settings::default(),
+            settings: webhook::Settings {
+                tls13_only: served.tls13_only,
+                ..webhook::Settings::default()
+            },
         };
         let (stop, stopped) = oneshot::channel();
         let stopped = async {

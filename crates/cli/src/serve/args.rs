@@ -12,7 +12,7 @@ use super::audit::AuditArgs;
 use super::connections::ConnectionArgs;
 use super::encryption::EncryptionArgs;
 use super::oidc::{OidcArgs, issuer_url};
-use super::operators::{Metal3Args, Operator, VsphereArgs};
+use super::operators::{AzureArgs, Metal3Args, Operator, VsphereArgs};
 use super::tenant_limits::TenantLimitArgs;
 use crate::{byte_size, duration};
 
@@ -95,7 +95,10 @@ pub struct Args {
     #[command(flatten)]
     pub metal3: Metal3Args,
 
-    /// With --operators metal3 or vsphere: service account of each namespace to act as there, with
+    #[command(flatten)]
+    pub azure: AzureArgs,
+
+    /// With --operators azure, metal3 or vsphere: service account of each namespace to act as there, with
     /// its rights only (default: none; operators act as themselves)
     #[arg(long, value_name = "NAME")]
     pub operator_service_account: Option<String>,

@@ -4,6 +4,7 @@
 //! permissions of the service account that it would have in a pod, which is none until
 //! granted. So an operator has the same permissions wherever it runs.
 
+mod azure;
 mod credentials;
 mod in_process;
 
@@ -17,6 +18,7 @@ use insula_broker::names::AXON;
 use insula_core::TenantName;
 use insula_dialer::{AddressRules, Cidr};
 use insula_identity::endpoint::AllowedEndpoints;
+use insula_metal3::hosts::release::FastTrack;
 use insula_operator::provider;
 use insula_operator::webhook::{Router, WebhookService};
 use insula_vsphere::names::{ACCOUNT, NAMESPACE};
@@ -25,6 +27,8 @@ use kube::Client;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
+pub use self::azure::AzureArgs;
+use self::azure::AzureSettings;
 pub use self::credentials::{MAX_LIFETIME, OperatorCredentials};
 use crate::failure::Failure;
 use crate::operator::metal3;
@@ -34,6 +38,8 @@ use crate::process;
 /// The operators that can run in the server process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Operator {
+    /// Creates Azure resources in the system space and in all tenants
+    Azure,
     /// Provisions the tenants of `subctl create tenant`
     Broker,
     /// Provisions bare-metal clusters with Metal3 in the system space and in all tenants
@@ -44,8 +50,9 @@ pub enum Operator {
 
 impl Operator {
     /// Returns its webhooks, and the Service that configurations name.
-    fn webhooks(self) -> Option<(WebhookService, Router)> {
+    fn webhooks(self, settings: &OperatorSettings) -> Option<(WebhookService, Router)> {
         match self {
+            Self::Azure => Some(settings.azure.webhooks()),
             Self::Broker => None,
             Self::Metal3 => Some((
                 insula_metal3::webhooks::service(),
@@ -118,6 +125,11 @@ pub struct Metal3Args {
     )]
     pub allow_insecure_hosts: bool,
 
+    /// With --operators metal3: leave hosts switched on between two machines, unless their disks
+    /// are not cleaned
+    #[arg(id = "metal3_fast_track", long = "metal3-fast-track")]
+    pub fast_track: bool,
+
     /// With --operators metal3: addresses around the server that API servers of hosts may have,
     /// besides private networks; an Insula that keeps hosts itself needs its own
     #[arg(
@@ -143,6 +155,7 @@ pub struct Metal3Args {
 struct Metal3Settings {
     addresses: AddressRules,
     allow_insecure_hosts: bool,
+    fast_track: FastTrack,
 }
 
 /// The requested operators and their settings.
@@ -163,6 +176,7 @@ pub struct OperatorSettings {
     /// The service account of each namespace that providers act as there.
     service_account: Option<String>,
     metal3: Metal3Settings,
+    azure: AzureSettings,
 }
 
 impl OperatorSettings {
@@ -172,8 +186,9 @@ impl OperatorSettings {
         service_account: Option<String>,
         vsphere: VsphereArgs,
         metal3: Metal3Args,
-    ) -> Self {
-        Self {
+        azure: AzureArgs,
+    ) -> Result<Self, Failure> {
+        Ok(Self {
             operators: operators.into_iter().collect(),
             bound: vsphere::bound(vsphere.allowed_servers),
             only_allowed: vsphere.only_allowed_servers,
@@ -184,8 +199,10 @@ impl OperatorSettings {
             metal3: Metal3Settings {
                 addresses: metal3::addresses(metal3.allow_addresses, metal3.deny_addresses),
                 allow_insecure_hosts: metal3.allow_insecure_hosts,
+                fast_track: FastTrack::from_flag(metal3.fast_track),
             },
-        }
+            azure: AzureSettings::of(azure)?,
+        })
     }
 
     /// Returns the settings of the vSphere operator.
@@ -215,6 +232,7 @@ impl OperatorSettings {
         settings.shell.service_account = self.service_account.clone();
         settings.addresses = self.metal3.addresses.clone();
         settings.allow_insecure_hosts = self.metal3.allow_insecure_hosts;
+        settings.fast_track = self.metal3.fast_track;
         settings
     }
 }
@@ -248,7 +266,7 @@ impl Operators {
                 settings
                     .operators
                     .iter()
-                    .filter_map(|operator| operator.webhooks()),
+                    .filter_map(|operator| operator.webhooks(settings)),
             ),
         };
         for &operator in &settings.operators {
@@ -294,6 +312,7 @@ impl Operators {
 
 /// The work of one operator.
 enum Work {
+    Azure(Box<OperatorSettings>),
     Broker,
     Metal3(Box<OperatorSettings>),
     Vsphere {
@@ -305,6 +324,7 @@ enum Work {
 impl Work {
     fn of(operator: Operator, settings: &OperatorSettings) -> Self {
         match operator {
+            Operator::Azure => Self::Azure(Box::new(settings.clone())),
             Operator::Broker => Self::Broker,
             Operator::Metal3 => Self::Metal3(Box::new(settings.clone())),
             Operator::Vsphere => Self::Vsphere {
@@ -320,6 +340,10 @@ impl Work {
     /// Returns its service account: namespace and name.
     const fn account(&self) -> (&'static str, &'static str) {
         match self {
+            Self::Azure(_) => (
+                insula_azure::names::SYSTEM_NAMESPACE,
+                insula_azure::manifests::ACCOUNT,
+            ),
             Self::Broker => (AXON, AXON),
             Self::Metal3(_) => (
                 insula_metal3::names::NAMESPACE,
@@ -332,6 +356,7 @@ impl Work {
     /// Returns its user agent.
     const fn program(&self) -> &'static str {
         match self {
+            Self::Azure(_) => insula_azure::names::AGENT,
             Self::Broker => insula_broker::operator::AGENT,
             Self::Metal3(_) => insula_metal3::operator::AGENT,
             Self::Vsphere { .. } => insula_vsphere::operator::AGENT,
@@ -342,6 +367,14 @@ impl Work {
     fn begin(&self, client: Client, stopped: watch::Receiver<bool>) -> JoinSet<Ended> {
         let mut task = JoinSet::new();
         match self {
+            Self::Azure(settings) => {
+                let account = settings.service_account.clone();
+                let azure = settings.azure.clone();
+                task.spawn(async {
+                    azure.run(client, account, stop_requested(stopped)).await;
+                    Ok(())
+                });
+            }
             Self::Broker => {
                 let settings = insula_broker::operator::Settings {
                     definitions: insula_broker::crds::broker_kinds(),
@@ -422,24 +455,38 @@ mod tests {
         vsphere: VsphereArgs,
         #[command(flatten)]
         metal3: Metal3Args,
+        #[command(flatten)]
+        azure: AzureArgs,
+    }
+
+    fn of(arguments: &[&str]) -> OperatorSettings {
+        let line = Line::try_parse_from(arguments).unwrap();
+        let none = Vec::new();
+        OperatorSettings::of(none, None, line.vsphere, line.metal3, line.azure).unwrap()
     }
 
     #[test]
-    fn webhooks_of_the_vsphere_operator_are_called_in_process() {
-        let services = in_process::services(Operator::Vsphere.webhooks());
-        assert_eq!(
-            format!("{services:?}"),
-            r#"{("capv-system", "capv-webhook-service")}"#
-        );
+    fn webhooks_of_operators_are_called_in_process() {
+        for (operator, expected) in [
+            (
+                Operator::Azure,
+                r#"{("azureoperator-system", "azureoperator-webhook-service")}"#,
+            ),
+            (
+                Operator::Vsphere,
+                r#"{("capv-system", "capv-webhook-service")}"#,
+            ),
+        ] {
+            let services = in_process::services(operator.webhooks(&of(&["insula"])));
+            assert_eq!(format!("{services:?}"), expected);
+        }
     }
 
     #[test]
     fn tenants_of_static_credentials_reach_the_operator() {
         let settings = |arguments: &[&str]| {
             let file = ["insula", "--vsphere-credentials-file", "f"];
-            let line = Line::try_parse_from([&file[..], arguments].concat()).unwrap();
-            let settings =
-                OperatorSettings::of(vec![Operator::Vsphere], None, line.vsphere, line.metal3);
+            let settings = of(&[&file[..], arguments].concat());
             settings
                 .vsphere(watch::channel(None).1)
                 .shell

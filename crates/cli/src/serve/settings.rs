@@ -101,7 +101,8 @@ impl Settings {
                 args.operator_service_account,
                 args.vsphere,
                 args.metal3,
-            ),
+                args.azure,
+            )?,
         })
     }
 }

@@ -50,6 +50,13 @@ fn help_matches_the_golden_files() {
             "subctl-recover-broker-info-help.txt",
         ),
         (insula, "operator --help", "operator-help.txt"),
+        (insula, "operator azure --help", "operator-azure-help.txt"),
+        (
+            insula,
+            "operator azure manifests --help",
+            "operator-azure-manifests-help.txt",
+        ),
+        (insula, "azure import --help", "azure-import-help.txt"),
         (insula, "operator broker --help", "operator-broker-help.txt"),
         (insula, "operator metal3 --help", "operator-metal3-help.txt"),
         (

@@ -263,10 +263,18 @@ fn unknown_operator_is_a_usage_error() {
     for (arguments, message) in [
         (
             &["serve", "--operators", "nope"][..],
-            "[possible values: broker, metal3, vsphere]",
+            "[possible values: azure, broker, metal3, vsphere]",
         ),
         (&["operator"], "  broker   Provision the tenants"),
         (&["operator", "nope"], "unrecognized subcommand 'nope'"),
+        (
+            &["operator", "azure", "manifests", "--tenant", "acme"],
+            "--namespaces",
+        ),
+        (
+            &["operator", "azure", "manifests", "--namespaces", "A"],
+            "expected at most 63 lower-case letters, digits and hyphens",
+        ),
         (
             &["operator", "vsphere", "--mode", "webhooks"],
             "webhooks convert versions only, see --webhook-addr: `watchers` is the only mode",
@@ -285,7 +293,7 @@ fn unknown_operator_is_a_usage_error() {
         ),
         (
             &["identity", "explain", "pod/x"],
-            "expected a kind and a name such as vspherecluster/prod; kinds are metal3cluster, metal3machine, vspherecluster, vspheremachine, vspherevm and vspheredeploymentzone",
+            "expected a kind and a name such as vspherecluster/prod; kinds are metal3cluster, metal3machine, vspherecluster, vspheremachine, vspherevm, vspheredeploymentzone and those of Azure such as resourcegroup or server.sql.azure.com",
         ),
         (
             &["identity", "users", "shared"],
