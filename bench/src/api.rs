@@ -1,6 +1,7 @@
 //! Benchmarks of the API server over TLS and HTTP/2, compared to a minimal server.
 
 mod access;
+mod azure;
 mod brokers;
 mod client;
 mod customs;
@@ -8,12 +9,16 @@ mod definition;
 mod deletion;
 mod discovery;
 mod floor;
+mod kinds;
 mod kubeconfig;
 mod leases;
 mod lists;
 mod load;
+mod metal3;
 mod neighbours;
+mod object_states;
 mod objects;
+mod published;
 mod report;
 mod server;
 mod start;
@@ -59,6 +64,10 @@ pub struct Args {
     /// Maximum number of tenants.
     #[arg(long, default_value_t = Sizes::FULL.tenants.tenants)]
     tenants: usize,
+    /// Folder with definitions to publish to all tenants, such as `tools/asogen/generate
+    /// --released` writes; without it, `published` is not measured.
+    #[arg(long, value_name = "FOLDER")]
+    definitions: Option<PathBuf>,
     /// Run a smoke test with very small sizes.
     #[arg(long)]
     quick: bool,
@@ -81,6 +90,9 @@ pub enum Part {
     Deletion,
     Brokers,
     Vsphere,
+    Metal3,
+    Azure,
+    Published,
     Floor,
 }
 
@@ -100,6 +112,8 @@ pub struct Sizes {
     deletion: deletion::Size,
     brokers: brokers::Size,
     vsphere: vsphere::Size,
+    metal3: metal3::Size,
+    azure: azure::Size,
 }
 
 /// Numbers of changes and watchers.
@@ -171,6 +185,14 @@ impl Sizes {
             identities: 10,
             window: Duration::from_secs(15),
         },
+        metal3: metal3::Size {
+            machines: 500,
+            pools: 10,
+        },
+        azure: azure::Size {
+            resources: 2_000,
+            namespaces: 50,
+        },
     };
     /// Sizes small enough for a test.
     const QUICK: Self = Self {
@@ -230,6 +252,14 @@ impl Sizes {
             identities: 2,
             window: Duration::from_secs(1),
         },
+        metal3: metal3::Size {
+            machines: 20,
+            pools: 2,
+        },
+        azure: azure::Size {
+            resources: 20,
+            namespaces: 2,
+        },
     };
 
     fn lists(&self) -> lists::Size {
@@ -245,7 +275,7 @@ impl Sizes {
         let full = Self::FULL;
         let is_long = self.operations >= full.operations;
         match part {
-            Part::Start | Part::Floor => true,
+            Part::Start | Part::Published | Part::Floor => true,
             Part::Writes => is_long,
             Part::Lists => is_long && self.objects >= full.objects && self.lists >= full.lists,
             Part::Watches => {
@@ -260,6 +290,8 @@ impl Sizes {
             Part::Deletion => self.deletion.objects >= full.deletion.objects,
             Part::Brokers => self.brokers.many >= full.brokers.many,
             Part::Vsphere => self.vsphere.clusters >= full.vsphere.clusters,
+            Part::Metal3 => self.metal3.machines >= full.metal3.machines,
+            Part::Azure => self.azure.resources >= full.azure.resources,
         }
     }
 }
@@ -294,7 +326,7 @@ impl Args {
             path,
             command: "serve",
             store: self.store,
-            more: &[],
+            more: Vec::new(),
         })
     }
 }
@@ -361,6 +393,20 @@ async fn of_server(args: &Args, program: &Program, sizes: Sizes) -> Result<Figur
         let measured = vsphere::measure(program, sizes.vsphere).await;
         figures = figures.and(measured.context("of vSphere")?);
     }
+    if args.wants(Part::Metal3) {
+        let measured = metal3::measure(program, sizes.metal3).await;
+        figures = figures.and(measured.context("of Metal3")?);
+    }
+    if args.wants(Part::Azure) {
+        let measured = azure::measure(program, sizes.azure).await;
+        figures = figures.and(measured.context("of Azure")?);
+    }
+    if let Some(folder) = &args.definitions
+        && args.wants(Part::Published)
+    {
+        let measured = published::measure(program, folder).await;
+        figures = figures.and(measured.context("of published kinds")?);
+    }
     Ok(figures)
 }
 
@@ -372,7 +418,7 @@ async fn of_floor(args: &Args, mut sizes: Sizes) -> Result<Figures> {
         path: std::env::current_exe()?,
         command: "floor",
         store: Store::Memory,
-        more: &[],
+        more: Vec::new(),
     };
     requests(args, &program, sizes).await
 }

@@ -1,6 +1,7 @@
 //! Tenants of brokers: the time to provision many at once, and the resources of an operator
 //! that manages more.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -40,7 +41,7 @@ pub async fn measure(program: &Program, size: Size) -> Result<Figures> {
 async fn at_once(program: &Program, count: usize) -> Result<Figures> {
     progress(&format!("{count} tenants of brokers at once"));
     let mut program = program.clone();
-    program.more = &["--operators", "broker"];
+    program.more = ["--operators", "broker"].map(OsString::from).into();
     let server = program.start()?;
     deploy(&program, &server, &[])?;
     let before = server.subject.cpu()?;

@@ -108,6 +108,20 @@ impl Client {
     pub async fn get(&self, path: &str) -> Result<Answer> {
         self.call(Method::GET, path, None).await
     }
+
+    /// Returns the whole body of a successful read.
+    pub async fn body(&self, path: &str) -> Result<Vec<u8>> {
+        let sender = self.sender(0)?;
+        let (status, mut stream) = sender
+            .open(sender.prepare(Method::GET, path, None)?)
+            .await?;
+        ensure!(status == StatusCode::OK, "{path} is answered {status}");
+        let mut body = Vec::new();
+        while let Some(chunk) = chunk(&mut stream).await? {
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    }
 }
 
 impl Sender {

@@ -8,12 +8,14 @@ mod flood;
 mod quiet;
 mod target;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use http::{Method, StatusCode};
+use tokio::process::{Child, Command};
 
 use self::flood::Flood;
 pub use self::flood::{Args as FloodArgs, run as run_flood};
@@ -61,16 +63,24 @@ struct Times {
     /// From the start of the flood to the measurement.
     warm_up: Duration,
     measured: Duration,
+    /// Whether the flood gets only what the server and all other programs leave. Beside a program
+    /// that takes all processors, it would never end.
+    is_idle_class: bool,
 }
+
+/// How much longer than planned a flood may take to end.
+const FLOOD_TIMEOUT: Duration = Duration::from_secs(120);
 
 impl Times {
     const FULL: Self = Self {
         warm_up: Duration::from_secs(3),
         measured: Duration::from_secs(15),
+        is_idle_class: true,
     };
     const QUICK: Self = Self {
         warm_up: Duration::from_secs(1),
         measured: Duration::from_secs(1),
+        is_idle_class: false,
     };
 }
 
@@ -145,7 +155,7 @@ impl Args {
             path,
             command: "serve",
             store: self.store,
-            more: SERVER_ARGS,
+            more: SERVER_ARGS.iter().map(OsString::from).collect(),
         })
     }
 }
@@ -162,11 +172,12 @@ async fn measure(program: &Program, flood: Flood, times: Times) -> Result<Figure
         machine::reset_most_resident(*pid)?;
     }
     let before = quiet.measure(times.measured).await?;
-    let child = start_flood(flood, &noisy, times.warm_up + times.measured)?;
+    let child = start_flood(flood, &noisy, times)?;
     tokio::time::sleep(times.warm_up).await;
     let during = quiet.measure(times.measured).await?;
     let peak = server.subject.most_resident()?;
-    let flooded = finish_flood(child).await?;
+    let flooded = tokio::time::timeout(FLOOD_TIMEOUT, child.wait_with_output()).await;
+    let flooded = counts(flooded.context("the flood does not end")??)?;
     server.stop()?;
     Ok(figures(&before, &during)
         .with("idle", idle)
@@ -198,23 +209,31 @@ async fn tenant(server: &Server, admin: &Client, name: &str) -> Result<PathBuf> 
     Ok(file)
 }
 
-fn start_flood(flood: Flood, kubeconfig: &Path, time: Duration) -> Result<Child> {
+/// Starts a flood, which is killed on drop.
+fn start_flood(flood: Flood, kubeconfig: &Path, times: Times) -> Result<Child> {
+    let (own, time) = (std::env::current_exe()?, times.warm_up + times.measured);
     // The load generator stands for other machines: it gets what the server leaves.
-    Command::new("chrt")
-        .args(["--idle", "0", "nice", "-n", "19"])
-        .arg(std::env::current_exe()?)
+    let mut command = match times.is_idle_class {
+        true => Command::new("chrt"),
+        false => Command::new(&own),
+    };
+    if times.is_idle_class {
+        command.args(["--idle", "0", "nice", "-n", "19"]).arg(own);
+    }
+    command
         .args(["flood", flood.name()])
         .arg("--kubeconfig")
         .arg(kubeconfig)
         .args(["--seconds", &time.as_secs().to_string()])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
+        .kill_on_drop(true)
         .spawn()
         .context("cannot start the flood")
 }
 
-async fn finish_flood(child: Child) -> Result<Figures> {
-    let output = tokio::task::spawn_blocking(|| child.wait_with_output()).await??;
+/// Returns what a flood has counted.
+fn counts(output: Output) -> Result<Figures> {
     ensure!(
         output.status.success(),
         "the flood ended with {}",

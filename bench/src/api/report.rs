@@ -1,7 +1,8 @@
 //! The tables, from the figures of the server and of the floor.
 
 use super::{
-    Sizes, customs, definition, deletion, leases, lists, server::Program, tenants, writes,
+    Sizes, customs, definition, deletion, leases, lists, published, server::Program, tenants,
+    writes,
 };
 use crate::figures::Figures;
 use crate::report::{Unit, grouped, table, text};
@@ -79,6 +80,9 @@ impl Results {
         self.deletion(sizes);
         self.brokers(sizes);
         self.vsphere(sizes);
+        self.metal3(sizes);
+        self.azure(sizes);
+        published::print(&self.insula);
     }
 
     /// Returns the figures of Insula and of the floor, with their names.
@@ -457,6 +461,67 @@ impl Results {
                 "while the other hangs, p50",
                 "p99",
                 "connections that hang",
+            ],
+            rows.collect(),
+        );
+    }
+
+    fn metal3(&self, sizes: &Sizes) {
+        const CELLS: [Cell; 5] = [
+            ("associated", Unit::Time),
+            ("watches", Unit::Count),
+            ("cpu", Unit::Time),
+            ("resident", Unit::Bytes),
+            ("most", Unit::Bytes),
+        ];
+        let rows = self.insula.get("metal3 associated").into_iter();
+        let rows = rows.map(|_| row(&[], &self.insula, "metal3", &CELLS));
+        let title = format!(
+            "Bare-metal machines: {} with as many hosts in {} pools of another server, each \
+             reached with its own kubeconfig",
+            grouped(sizes.metal3.machines),
+            grouped(sizes.metal3.pools)
+        );
+        print(
+            &title,
+            &[
+                "all have a host after the operator's start",
+                "watches at the server of the hosts",
+                "CPU of the operator",
+                "memory of the operator",
+                "most until then",
+            ],
+            rows.collect(),
+        );
+    }
+
+    fn azure(&self, sizes: &Sizes) {
+        const CELLS: [Cell; 7] = [
+            ("ready", Unit::Time),
+            ("tokens", Unit::Count),
+            ("calls", Unit::Count),
+            ("later", Unit::Count),
+            ("cpu", Unit::Time),
+            ("resident", Unit::Bytes),
+            ("most", Unit::Bytes),
+        ];
+        let rows = self.insula.get("azure ready").into_iter();
+        let rows = rows.map(|_| row(&[], &self.insula, "azure", &CELLS));
+        let title = format!(
+            "Resources of Azure: {} in {} namespaces, each with a credential of its own",
+            grouped(sizes.azure.resources),
+            grouped(sizes.azure.namespaces)
+        );
+        print(
+            &title,
+            &[
+                "all ready after the operator's start",
+                "requests for tokens",
+                "requests to Azure for each",
+                "requests in the ten seconds after that",
+                "CPU of the operator",
+                "memory of the operator",
+                "most until then",
             ],
             rows.collect(),
         );

@@ -1,5 +1,6 @@
 //! A server process, with its own folder.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -30,7 +31,7 @@ pub struct Program {
     pub command: &'static str,
     pub store: Store,
     /// Further arguments.
-    pub more: &'static [&'static str],
+    pub more: Vec<OsString>,
 }
 
 /// The store of a server.
@@ -84,7 +85,7 @@ impl Program {
             .arg("--data-dir")
             .arg(&data)
             .args(["--listen", "127.0.0.1:0", "--store", self.name()])
-            .args(self.more)
+            .args(&self.more)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(File::create(&log)?);

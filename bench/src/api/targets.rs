@@ -191,6 +191,52 @@ const TARGETS: &[Target] = &[
         unit: Unit::Ratio,
         other: None,
     },
+    Target::call(
+        "500 bare-metal machines, each with a host of its own after the operator starts",
+        "metal3 associated",
+        20.0,
+    )
+    .of(Part::Metal3),
+    Target {
+        what: "watches for that, with 10 pools of bare-metal hosts",
+        figure: "metal3 watches",
+        part: Part::Metal3,
+        bound: Bound::AtMost(10.0),
+        unit: Unit::Count,
+        other: None,
+    },
+    Target {
+        what: "memory of the operator of 500 bare-metal machines",
+        figure: "metal3 resident",
+        part: Part::Metal3,
+        bound: Bound::AtMost(100.0 * MEGA),
+        unit: Unit::Bytes,
+        other: None,
+    },
+    Target {
+        what: "requests for tokens of 2,000 Azure resources with 50 credentials",
+        figure: "azure tokens",
+        part: Part::Azure,
+        bound: Bound::AtMost(50.0),
+        unit: Unit::Count,
+        other: None,
+    },
+    Target {
+        what: "requests to Azure in the ten seconds after all Azure resources are ready",
+        figure: "azure later",
+        part: Part::Azure,
+        bound: Bound::AtMost(0.0),
+        unit: Unit::Count,
+        other: None,
+    },
+    Target {
+        what: "memory of the operator of 2,000 Azure resources",
+        figure: "azure resident",
+        part: Part::Azure,
+        bound: Bound::AtMost(120.0 * MEGA),
+        unit: Unit::Bytes,
+        other: None,
+    },
 ];
 
 pub fn print(insula: &Figures, floor: &Figures, sizes: &Sizes) {

@@ -17,7 +17,7 @@ use tokio::time::MissedTickBehavior;
 use self::states::ClusterStates;
 use self::teams::{Cluster, Teams};
 use super::client::{Client, Sender};
-use super::load::all;
+use super::load::{WAIT_TIMEOUT, all};
 use super::server::{Process, Program, Server};
 use crate::figures::{Figures, Quantiles};
 use crate::machine;
@@ -143,7 +143,7 @@ async fn touched(
         };
         workers.spawn(touch.all(mine(well), mine(ill), window));
     }
-    let times = tokio::time::timeout(states::WAIT_TIMEOUT, all(workers)).await;
+    let times = tokio::time::timeout(WAIT_TIMEOUT, all(workers)).await;
     Ok(Quantiles::of(times.context("clusters are not looked at")??))
 }
 

@@ -1,15 +1,12 @@
 //! Namespaces with accounts, and their clusters on two vCenters.
 
-use std::process::Command;
-
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use bytes::Bytes;
-use http::{Method, StatusCode};
 use insula_testkit::vcenter::FakeVCenter;
 use serde_json::{Value, json};
 
-use super::super::client::{Answer, Client};
-use super::super::load::{Shape, load};
+use super::super::client::Client;
+use super::super::kinds;
 use super::super::server::{Program, Server};
 use super::Size;
 
@@ -17,7 +14,6 @@ pub const PASSWORD: &str = "measured";
 /// The namespace of the Secrets of identities.
 const HOME: &str = "capv-system";
 const GROUP: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// Everything that is created before the operator starts.
 pub struct Teams {
@@ -69,29 +65,24 @@ impl Teams {
 
     /// Creates the kinds, the accounts and the clusters.
     pub async fn create(&self, program: &Program, server: &Server, client: &Client) -> Result<()> {
-        define(program, client).await?;
-        let mut first = vec![("/api/v1/namespaces".to_owned(), namespace(HOME))];
-        let mut rest = Vec::new();
+        let mut definitions = kinds::of_operator(program, "vsphere")?;
+        definitions.extend(kinds::of_cluster_api());
+        kinds::install(client, &definitions).await?;
+        let teams = (0..self.size.identities).map(account);
+        let namespaces = teams.chain([HOME.to_owned()]);
+        let namespaces = namespaces.map(|name| kinds::namespace(&name));
+        kinds::create(server, client, namespaces).await?;
+        let mut objects = Vec::new();
         for team in 0..self.size.identities {
-            first.push(("/api/v1/namespaces".to_owned(), namespace(&account(team))));
-            let secrets = format!("/api/v1/namespaces/{HOME}/secrets");
-            rest.push((secrets, secret(team)));
+            let texts = json!({"username": account(team), "password": PASSWORD});
+            objects.push(kinds::secret(HOME, &account(team), &texts));
             let identities = format!("/apis/{GROUP}/vsphereclusteridentities");
-            rest.push((identities, self.identity(team)));
+            objects.push((identities, self.identity(team)));
         }
         for cluster in &self.clusters {
-            rest.push((cluster.collection(), cluster.object()));
+            objects.push((cluster.collection(), cluster.object()));
         }
-        for all in [first, rest] {
-            let requests = all.into_iter().map(|(path, body)| {
-                let body = Bytes::from(body.to_string());
-                client.prepare(Method::POST, &path, Some(body))
-            });
-            let requests: Result<Vec<_>> = requests.collect();
-            let judge = |answer: &Answer| answer.expect(StatusCode::CREATED);
-            load(&server.subject, client, Shape::REQUESTS, requests?, judge).await?;
-        }
-        Ok(())
+        kinds::create(server, client, objects).await
     }
 
     /// Returns an identity that one namespace may use, on all vCenters.
@@ -144,60 +135,4 @@ impl Cluster {
 /// Returns the name of an account, its identity, its Secret and its namespace.
 pub fn account(team: usize) -> String {
     format!("team-{team}")
-}
-
-fn namespace(name: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-}
-
-fn secret(team: usize) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": account(team)},
-        "stringData": {"username": account(team), "password": PASSWORD},
-    })
-}
-
-/// Defines the kinds of the operator, and those of Cluster API that it reads.
-async fn define(program: &Program, client: &Client) -> Result<()> {
-    let printed = Command::new(&program.path)
-        .args(["operator", "vsphere", "crds"])
-        .output()
-        .context("cannot ask for the kinds")?;
-    let said = String::from_utf8_lossy(&printed.stderr);
-    ensure!(printed.status.success(), "operator vsphere crds: {said}");
-    let text = String::from_utf8(printed.stdout)?;
-    let mut definitions: Vec<Value> = serde_saphyr::from_multiple(&text)?;
-    definitions.extend([
-        foreign("clusters", "Cluster"),
-        foreign("machines", "Machine"),
-    ]);
-    for definition in &definitions {
-        let body = Bytes::from(definition.to_string());
-        let made = client.call(Method::POST, DEFINITIONS, Some(body)).await?;
-        made.expect(StatusCode::CREATED)?;
-    }
-    for definition in &definitions {
-        let name = definition["metadata"]["name"].as_str().context("a name")?;
-        super::states::established(client, name).await?;
-    }
-    Ok(())
-}
-
-/// Returns the definition of a kind of Cluster API, of which there are no objects.
-fn foreign(plural: &str, kind: &str) -> Value {
-    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let schema = json!({"type": "object", "properties": {"spec": open, "status": open}});
-    let approved = json!({"api-approved.kubernetes.io": "unapproved, only to measure"});
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.cluster.x-k8s.io"), "annotations": approved},
-        "spec": {
-            "group": "cluster.x-k8s.io", "scope": "Namespaced",
-            "names": {"plural": plural, "singular": kind.to_lowercase(), "kind": kind},
-            "versions": [{
-                "name": "v1beta2", "served": true, "storage": true,
-                "subresources": {"status": {}}, "schema": {"openAPIV3Schema": schema},
-            }],
-        },
-    })
 }
