@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: test check peers record brokers vsphere provider stores bench neighbours crash power-cuts syncs-matter protogen kinds kinds-check pod-security audit-policy
+.PHONY: test check peers record brokers vsphere metal3 moves provider stores bench neighbours crash power-cuts syncs-matter protogen kinds kinds-check azure azure-session azure-figures azure-kinds azure-kinds-check pod-security audit-policy
 
 ## test: install what the tests need, then run all of them
 test:
@@ -32,9 +32,18 @@ brokers: peers
 vsphere: peers
 	INSULA_VSPHERE_CLUSTER=kubernetes $(CARGO) test -p insula-e2e --test session vsphere
 
+## metal3: clusters on bare metal with the controllers of others, and the README's session, on a real Kubernetes
+metal3: peers
+	INSULA_METAL3_CLUSTER=kubernetes $(CARGO) test -p insula-e2e --test metal3
+	INSULA_METAL3_CLUSTER=kubernetes $(CARGO) test -p insula-e2e --test session metal3
+
 ## provider: the example of a provider, on an Insula and on a real Kubernetes
 provider: peers
 	@eval "$$(tools/peers/install --all | sed 's/^/export /')"; $(CARGO) test -p example-provider
+
+## moves: moves of bare-metal clusters, killed or failing at every write
+moves:
+	@eval "$$(tools/peers/install | sed 's/^/export /')"; INSULA_MOVE_ACCIDENTS=all $(CARGO) test -p insula-metal3 --test moves
 
 ## stores: the whole server suite on the embedded store and on etcd
 stores:
@@ -80,6 +89,36 @@ kinds:
 ## kinds-check: fail if the tables are not those of the Kubernetes that they are generated from
 kinds-check:
 	tools/kindgen/generate --check
+
+## azure-kinds: generate the table and the definitions of Azure's kinds; needs Go
+azure-kinds:
+	tools/asogen/generate
+
+## azure-kinds-check: fail if they are not those of the module that they are generated from
+azure-kinds-check:
+	tools/asogen/generate --check
+	go test -C tools/asogen .
+
+## azure: compare bodies, definitions and conversions with those of Azure Service Operator, kill its
+## operator at every write, race two of them 1,000 times, and migrate 10,000 stored objects; needs Go
+azure: azure-session
+	@folder=$$(mktemp -d) && trap 'rm -rf -- "$$folder"' EXIT && \
+		tools/asogen/generate --bodies "$$folder/bodies" && \
+		tools/asogen/generate --released "$$folder/released" && \
+		INSULA_AZURE_BODIES="$$folder/bodies" INSULA_AZURE_RELEASED="$$folder/released" \
+		INSULA_AZURE_KILLS=all INSULA_AZURE_RACES=1000 INSULA_AZURE_OBJECTS=10000 \
+		$(CARGO) test -p insula-azure --test bodies --test conversion --test table --test crash --test tenancy --test storage
+
+## azure-session: the README's session of Azure on a real Kubernetes; make azure runs it too
+azure-session: peers
+	INSULA_AZURE_CLUSTER=kubernetes $(CARGO) test -p insula-e2e --test session azure
+
+## azure-figures: measure the Azure operator, and a server that publishes all of its kinds; needs Go
+azure-figures:
+	$(CARGO) build --release -p insula-bench -p insula-cli
+	@folder=$$(mktemp -d) && trap 'rm -rf -- "$$folder"' EXIT && \
+		tools/asogen/generate --released "$$folder" && \
+		./target/release/insula-bench api --only azure,published --definitions "$$folder" --date "$$(date +%F)"
 
 ## pod-security: record anew what Kubernetes' PodSecurity says about the pods and requests of its tables; needs Go
 pod-security:

@@ -42,6 +42,11 @@ impl ClusterApi {
         found
     }
 
+    /// The program of the core controllers.
+    pub fn core(&self) -> &Path {
+        &self.core
+    }
+
     /// The directory of its CRDs.
     pub fn definitions(&self) -> &Path {
         &self.definitions
@@ -113,15 +118,15 @@ impl Drop for Core {
     }
 }
 
-/// Writes the webhook serving certificate, without which the controllers do not start.
-fn write_certificate(folder: &Path) -> anyhow::Result<()> {
+/// Writes the webhook serving certificate, without which controllers do not start.
+pub(crate) fn write_certificate(folder: &Path) -> anyhow::Result<()> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
     fs::write(folder.join("tls.crt"), made.cert.pem())?;
     fs::write(folder.join("tls.key"), made.signing_key.serialize_pem())?;
     Ok(())
 }
 
-fn free_port() -> anyhow::Result<u16> {
+pub(crate) fn free_port() -> anyhow::Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     Ok(listener.local_addr()?.port())
 }

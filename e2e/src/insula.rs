@@ -111,7 +111,7 @@ impl Insula {
 /// If it cannot be built.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| built("insula"))
+    BINARY.get_or_init(|| built("insula-cli", "insula"))
 }
 
 /// The `subctl` binary, likewise.
@@ -121,23 +121,33 @@ pub fn binary() -> &'static Path {
 /// If it cannot be built.
 pub fn subctl() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| built("subctl"))
+    BINARY.get_or_init(|| built("insula-cli", "subctl"))
 }
 
-fn built(name: &str) -> PathBuf {
+/// The `fake-azure` binary, likewise.
+///
+/// # Panics
+///
+/// If it cannot be built.
+pub fn fake_azure() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| built("insula-testkit", "fake-azure"))
+}
+
+fn built(package: &str, name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("this runs");
     // target/debug/deps/test-hash
     let folder = test.ancestors().nth(2).expect("it is in a target folder");
     let binary = folder.join(name);
     if modified(&binary) < newest_source() {
-        build(name, folder.ends_with("release"));
+        build(package, name, folder.ends_with("release"));
     }
     binary
 }
 
-fn build(name: &str, release: bool) {
+fn build(package: &str, name: &str, release: bool) {
     let mut command = Command::new(env!("CARGO"));
-    command.args(["build", "-p", "insula-cli", "--bin", name]);
+    command.args(["build", "-p", package, "--bin", name]);
     if release {
         command.arg("--release");
     }

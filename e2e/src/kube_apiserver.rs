@@ -1,5 +1,7 @@
 //! A real kube-apiserver for comparison.
 
+mod service_proxy;
+
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -12,6 +14,7 @@ use insula_testkit::peer;
 use insula_testkit::server::Client;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use serde_json::json;
 use tempfile::TempDir;
 
 /// As pinned in `tools/peers/kube-apiserver/go.mod`.
@@ -51,7 +54,7 @@ impl KubeApiserver {
     ///
     /// If both are installed and it does not become ready.
     pub async fn start_with(users: &str) -> Option<Self> {
-        Self::start_configured(users, None).await
+        Self::start_configured(users, Options::default()).await
     }
 
     /// Starts a server that writes an audit log by this policy.
@@ -60,16 +63,33 @@ impl KubeApiserver {
     ///
     /// If both are installed and it does not become ready.
     pub async fn start_audited(policy: &str) -> Option<Self> {
-        Self::start_configured("", Some(policy)).await
+        let options = Options {
+            policy: Some(policy),
+            ..Options::default()
+        };
+        Self::start_configured("", options).await
     }
 
-    async fn start_configured(users: &str, policy: Option<&str>) -> Option<Self> {
+    /// Starts a server that reaches all Services at one address, where the only webhooks are.
+    ///
+    /// # Panics
+    ///
+    /// If both are installed and it does not become ready.
+    pub async fn start_with_services_at(address: SocketAddr) -> Option<Self> {
+        let options = Options {
+            services: Some(address),
+            ..Options::default()
+        };
+        Self::start_configured("", options).await
+    }
+
+    async fn start_configured(users: &str, options: Options<'_>) -> Option<Self> {
         let Some(program) = peer::installed("INSULA_KUBE_APISERVER", NAME) else {
             peer::skipped("kube-apiserver is not installed (run make peers)");
             return None;
         };
         let etcd = EtcdServer::start()?;
-        let started = Self::launch(&program, etcd, users, policy).await;
+        let started = Self::launch(&program, etcd, users, options).await;
         Some(started.expect("kube-apiserver is installed, so it starts"))
     }
 
@@ -77,7 +97,7 @@ impl KubeApiserver {
         program: &Path,
         etcd: EtcdServer,
         users: &str,
-        policy: Option<&str>,
+        options: Options<'_>,
     ) -> anyhow::Result<Self> {
         let folder = TempDir::with_prefix("insula-kube-apiserver-")?;
         let certificates = Certificates::generate()?;
@@ -87,7 +107,11 @@ impl KubeApiserver {
         let address = free_address()?;
         let mut command = Command::new(program);
         files.arguments(&mut command, address, &etcd.endpoint());
-        if let Some(policy) = policy {
+        if let Some(target) = options.services {
+            let file = service_proxy::start(folder.path(), target)?;
+            command.arg(format!("--egress-selector-config-file={}", file.display()));
+        }
+        if let Some(policy) = options.policy {
             let file = folder.path().join("policy.yaml");
             std::fs::write(&file, policy)?;
             let log = folder.path().join(AUDIT_LOG);
@@ -141,6 +165,23 @@ impl KubeApiserver {
         self.folder.path().join("ca.pem")
     }
 
+    /// The kubeconfig of the administrator, as JSON.
+    pub fn kubeconfig(&self) -> String {
+        let cluster = json!({
+            "server": format!("https://{}", self.address),
+            "certificate-authority": self.authority(),
+        });
+        let config = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "k", "cluster": cluster}],
+            "users": [{"name": "k", "user": {"token": TOKEN}}],
+            "contexts": [{"name": "k", "context": {"cluster": "k", "user": "k"}}],
+            "current-context": "k",
+        });
+        config.to_string()
+    }
+
     /// The signing key of service account tokens.
     pub fn token_key(&self) -> PathBuf {
         self.folder.path().join("server.key")
@@ -168,6 +209,15 @@ impl Drop for KubeApiserver {
         drop(self.process.kill());
         drop(self.process.wait());
     }
+}
+
+/// What differs between servers.
+#[derive(Clone, Copy, Default)]
+struct Options<'a> {
+    /// The audit policy; none for no audit log.
+    policy: Option<&'a str>,
+    /// Where all Services are reached; none if they are not.
+    services: Option<SocketAddr>,
 }
 
 /// The files that it reads at startup.

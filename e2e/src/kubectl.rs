@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use insula_testkit::peer;
 
@@ -13,6 +15,11 @@ const NAME: &str = "kubectl-1.36.4";
 
 /// The oldest minor version of kubectl 1 that knows every command used here.
 const MIN_MINOR: u32 = 30;
+
+/// The deadline of a wait for an expected output.
+const AWAIT_TIMEOUT: Duration = Duration::from_secs(90);
+/// The interval between two attempts.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// kubectl with a kubeconfig and its own working directory.
 #[derive(Clone, Debug)]
@@ -137,6 +144,24 @@ impl Kubectl {
     #[track_caller]
     pub fn get(&self, line: &str) -> String {
         self.run(line).succeeds()
+    }
+
+    /// Repeats a command that must succeed until its output is as expected, and returns that.
+    ///
+    /// # Panics
+    ///
+    /// If it does not become so in time.
+    #[track_caller]
+    pub fn await_output(&self, line: &str, is_expected: impl Fn(&str) -> bool) -> String {
+        let deadline = Instant::now() + AWAIT_TIMEOUT;
+        loop {
+            let out = self.get(line);
+            if is_expected(&out) {
+                return out;
+            }
+            assert!(Instant::now() < deadline, "{line} prints {out:?}");
+            thread::sleep(POLL_INTERVAL);
+        }
     }
 
     /// Asserts that a command succeeds and prints exactly this text, except for trailing space.

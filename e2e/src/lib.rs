@@ -23,6 +23,7 @@
 //! | [`kube_apiserver`] | a real kube-apiserver for comparison |
 //! | [`kube_controller_manager`] | the controllers of a real Kubernetes |
 //! | [`kubectl`] | kubectl as one user |
+//! | [`metal3`] | a real Kubernetes with the Metal3 operator, and what a site with hosts has |
 //! | [`two_tenants`] | a server with two tenants that do everything concurrently |
 
 pub mod checker;
@@ -34,6 +35,7 @@ pub mod insula;
 pub mod kube_apiserver;
 pub mod kube_controller_manager;
 pub mod kubectl;
+pub mod metal3;
 pub mod protocol;
 pub mod run;
 pub mod two_tenants;

@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use insula_e2e::cluster_api::ClusterApi;
 use insula_e2e::insula::Insula;
@@ -13,9 +12,6 @@ use insula_vsphere::crds;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-
-/// The deadline of every wait.
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server with the CRDs of Cluster API and Insula, as after `clusterctl init`.
 struct ManagementCluster {
@@ -55,33 +51,18 @@ impl ManagementCluster {
 
     /// A field of an object, or an empty string if it is missing.
     fn read(&self, namespace: &str, object: &str, path: &str) -> String {
-        let line = format!("-n {namespace} get {object} --ignore-not-found -o jsonpath={{{path}}}");
-        self.kubectl.get(&line)
+        self.kubectl.get(&field(namespace, object, path))
     }
 
     fn await_field(&self, namespace: &str, object: &str, path: &str, expected: &str) {
-        let begun = Instant::now();
-        loop {
-            let found = self.read(namespace, object, path);
-            if found == expected {
-                return;
-            }
-            assert!(begun.elapsed() < TIMEOUT, "{object} {path}: {found:?}");
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        let line = field(namespace, object, path);
+        self.kubectl.await_output(&line, |found| found == expected);
     }
 
     /// Waits until a field has a value, and returns it.
     fn await_some(&self, namespace: &str, object: &str, path: &str) -> String {
-        let begun = Instant::now();
-        loop {
-            let found = self.read(namespace, object, path);
-            if !found.is_empty() {
-                return found;
-            }
-            assert!(begun.elapsed() < TIMEOUT, "{object} {path} is not set");
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        let line = field(namespace, object, path);
+        self.kubectl.await_output(&line, |found| !found.is_empty())
     }
 
     fn status(&self, namespace: &str, object: &str, status: &Value) {
@@ -90,6 +71,11 @@ impl ManagementCluster {
             "-n {namespace} patch {object} --subresource=status --type=merge -p '{patch}'"
         ));
     }
+}
+
+/// The command that prints a field of an object, or nothing if it is missing.
+fn field(namespace: &str, object: &str, path: &str) -> String {
+    format!("-n {namespace} get {object} --ignore-not-found -o jsonpath={{{path}}}")
 }
 
 fn provider(namespace: &str, name: &str, kind: &str) -> Value {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use insula_e2e::command::Running;
-use insula_e2e::insula::{binary, root, subctl};
+use insula_e2e::insula::{binary, fake_azure, root, subctl};
 
 /// Separates the output, exit code and errors of each line.
 const MARK: &str = "@@@";
@@ -50,7 +50,7 @@ pub fn run_lines(folder: &Path, lines: &[&str]) -> Vec<LineResult> {
         folder,
         &format!("exec 2>>err\ntrap 'kill $(jobs -p)' EXIT\n{script}"),
     )
-    .finish();
+    .finish_while_printing();
     let parts: Vec<&str> = said.out.split(MARK).collect();
     // Text after a mark starts on a new line.
     let text = |part: &str| part.strip_prefix('\n').unwrap_or(part).to_owned();
@@ -98,6 +98,7 @@ pub fn set_up(folder: &Path, kubectl: &Path) {
         r#"#!/bin/sh
 mkdir -p target/release
 [ "$*" = "build --release --bin subctl" ] && exec ln -sf {subctl} target/release/subctl
+[ "$1 $2 $3 $4 $5 $6 $7" = "run --release -p insula-testkit --bin fake-azure --" ] && shift 7 && exec {fake_azure} "$@"
 [ "$1 $2 $3" = "run --release --" ] || exit 2; shift 3
 ln -sf {insula} target/release/insula
 [ "$1" = serve ] && set -- "$@" --listen 127.0.0.1:0
@@ -105,6 +106,7 @@ exec target/release/insula "$@"
 "#,
         subctl = subctl().display(),
         insula = binary().display(),
+        fake_azure = fake_azure().display(),
     );
     write_program(&bin.join("cargo"), &cargo);
     // Without a path it is found through PATH.

@@ -5,10 +5,9 @@ use std::path::Path;
 
 use insula_e2e::command::Running;
 use insula_e2e::insula::root;
-use insula_e2e::kube_apiserver::{KubeApiserver, TOKEN};
+use insula_e2e::kube_apiserver::KubeApiserver;
 use insula_e2e::kubectl::Kubectl;
 use insula_testkit::vcsim::VcSim;
-use serde_json::json;
 use tokio::runtime::Runtime;
 
 use crate::shell::{
@@ -110,7 +109,7 @@ impl Cluster {
         let kubernetes = runtime.block_on(KubeApiserver::start())?;
         let kubeconfig = folder.join("insula-data/admin.kubeconfig");
         std::fs::create_dir_all(kubeconfig.parent().unwrap()).unwrap();
-        std::fs::write(&kubeconfig, credentials(&kubernetes)).unwrap();
+        std::fs::write(&kubeconfig, kubernetes.kubeconfig()).unwrap();
         let operator =
             "exec cargo run --release -- operator vsphere --allow-address 127.0.0.1 --kubeconfig";
         let running = shell(folder, &format!("{operator} {}", kubeconfig.display()));
@@ -119,23 +118,6 @@ impl Cluster {
             _kubernetes: Some((kubernetes, runtime)),
         })
     }
-}
-
-/// The administrator's kubeconfig.
-fn credentials(kubernetes: &KubeApiserver) -> String {
-    let cluster = json!({
-        "server": format!("https://{}", kubernetes.address()),
-        "certificate-authority": kubernetes.authority(),
-    });
-    let config = json!({
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "k", "cluster": cluster}],
-        "users": [{"name": "k", "user": {"token": TOKEN}}],
-        "contexts": [{"name": "k", "context": {"cluster": "k", "user": "k"}}],
-        "current-context": "k",
-    });
-    config.to_string()
 }
 
 /// Writes the files that the session uses: a script that prints the address of vcsim, and the

@@ -1,0 +1,127 @@
+//! Azure resources: one operator for all tenants, a tenant that is refused, and an operator of a
+//! tenant's own.
+
+mod cluster;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use insula_e2e::kubectl::Kubectl;
+
+use self::cluster::Cluster;
+use crate::shell::{
+    Expect, LineResult, blocks, check_lines, prints, run_lines, section, set_up, shell,
+};
+
+/// How often a file is looked for.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Commands of the cluster administrator.
+const ADMINISTRATOR: [Expect; 4] = [
+    prints(&[]),
+    prints(&["resourcegroups.resources.azure.com serverside-applied"]),
+    prints(&["red"]),
+    prints(&["blue"]),
+];
+
+/// Commands of a tenant with a credential.
+const RED: [Expect; 5] = [
+    prints(&["secret/aso-credential created"]),
+    prints(&[
+        "resourcegroup.resources.azure.com/shop created",
+        "web created",
+    ]),
+    prints(&[
+        "shop condition met",
+        "shopfiles condition met",
+        "web condition met",
+    ]),
+    prints(&["True", "Succeeded"]),
+    prints(&["the key is there"]),
+];
+
+/// Commands of a tenant without one, and with one that may not use the subscription.
+const BLUE: [Expect; 5] = [
+    prints(&["resourcegroup.resources.azure.com/shop created"]),
+    prints(&["shop condition met"]),
+    prints(&["secret/aso-credential created"]),
+    prints(&["shop condition met"]),
+    prints(&["False", "Warning", "AuthorizationFailed"]),
+];
+
+/// Commands of a team with an operator of its own.
+const GREEN: [Expect; 10] = [
+    prints(&["namespace/green-apps created"]),
+    prints(&["namespace/green-system created", "rolebinding"]),
+    prints(&[]),
+    prints(&["secret/azureoperatorsettings created"]),
+    prints(&[]),
+    prints(&["resourcegroup.resources.azure.com/shop created"]),
+    prints(&["shop condition met", "web condition met"]),
+    Expect {
+        code: 1,
+        says: &["no"],
+        refused: &[],
+    },
+    prints(&["\"shop\" deleted"]),
+    prints(&[]),
+];
+
+#[test]
+fn documented_azure_session_works() {
+    let Some(kubectl) = Kubectl::find() else {
+        return;
+    };
+    let section = section("Azure");
+    let [azure, serve, parts @ ..] = &blocks(&section)[..] else {
+        panic!("the section has parts");
+    };
+    let folder = tempfile::tempdir().unwrap();
+    set_up(folder.path(), &kubectl);
+    // A pipe as its input would end it.
+    let _azure = shell(folder.path(), &format!("exec {} </dev/null", azure.trim()));
+    await_settings(folder.path());
+    let Some(_cluster) = Cluster::start(folder.path(), serve) else {
+        return;
+    };
+    let lines: Vec<&str> = parts.iter().flat_map(|part| part.lines()).collect();
+    let all = ADMINISTRATOR.iter().chain(&RED).chain(&BLUE);
+    let all: Vec<&Expect> = all.chain(&GREEN).collect();
+    let ended = run_lines(folder.path(), &lines);
+    let logs = LogsOnFailure(folder.path());
+    check_lines(&lines, &all, &ended);
+    for (line, LineResult { out, .. }) in lines.iter().zip(&ended) {
+        assert!(!out.contains("-secret\""), "a secret from {line}:\n{out}");
+    }
+    drop(logs);
+}
+
+/// Prints the logs of the operators if the test fails. On Insula the first one is in the server.
+struct LogsOnFailure<'a>(&'a Path);
+
+impl Drop for LogsOnFailure<'_> {
+    fn drop(&mut self) {
+        use std::io::Write;
+        if std::thread::panicking() {
+            for name in ["operator.log", "green.log"] {
+                let log = std::fs::read_to_string(self.0.join(name)).unwrap_or_default();
+                // A failure to print it must not hide the other one.
+                writeln!(std::io::stderr(), "{name}:\n{log}").ok();
+            }
+        }
+    }
+}
+
+/// Waits until the stand-in for Azure has written where it is.
+fn await_settings(folder: &Path) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let file = folder.join("azure.env");
+    let is_complete = || {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        text.contains("FAKE_AZURE_CONTROL=") && text.ends_with('\n')
+    };
+    while !is_complete() {
+        assert!(Instant::now() < deadline, "the stand-in does not start");
+        std::thread::sleep(POLL_INTERVAL);
+    }
+}
