@@ -28,6 +28,7 @@ mod documents;
 pub mod egress;
 pub mod flow_control;
 pub mod handler;
+mod log_interval;
 pub mod pipeline;
 pub mod read;
 pub mod registry;

@@ -116,3 +116,56 @@ async fn deleting_the_tenant_that_filled_the_store_makes_room() -> anyhow::Resul
     verbose("[+]store ok\n").await?;
     Ok(())
 }
+
+/// A tenant that rewrites its objects fills the disk with their history, which no quota counts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn history_of_one_tenant_leaves_room_to_the_others() -> anyhow::Result<()> {
+    let Some(disk) = Disk::mount() else {
+        return Ok(());
+    };
+    let server = start(&disk).await?;
+    let noisy = server.tenant("t1").await?;
+    let neighbour = server.tenant("t2").await?;
+    let map = |round: usize| {
+        let text = format!("{round:08}").repeat(25 << 10);
+        json!({"metadata": {"name": "large"}, "data": {"a": text}})
+    };
+    create(&noisy, MAPS, &map(0)).await?;
+    create(&noisy, MAPS, named("other")).await?;
+    let mut written = 0;
+    let refused = loop {
+        let answer = noisy
+            .put(&format!("{MAPS}/large"), &map(written + 1))
+            .await?;
+        if answer.status != 200 {
+            break answer;
+        }
+        written += 1;
+        anyhow::ensure!(written < 1000, "the disk takes any number of versions");
+    };
+    assert_refused(
+        &refused,
+        429,
+        "TooManyRequests",
+        "the disk of the server is short of room, and recent changes of this tenant take more of \
+         it than is left: their history is kept for five minutes; try again later, change large \
+         objects less often, or ask the administrator of the server for more disk space",
+    );
+    assert_eq!(refused.json()["details"]["retryAfterSeconds"], 10);
+    // 4 MiB are allowed in any case.
+    assert!(written > 20, "{written}");
+    let space = server.registry().store().disk_space();
+    assert!(space.is_some_and(|space| !space.is_low), "{space:?}");
+
+    // It can neither create nor change anything, but delete.
+    let answer = noisy.post(MAPS, &named("more")).await?;
+    assert_eq!(answer.status, 429, "{}", answer.text());
+    let answer = noisy.delete(&format!("{MAPS}/other")).await?;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    // The neighbour has room for more than small objects.
+    let large = create(&neighbour, MAPS, &map(0)).await?;
+    assert_eq!(large["metadata"]["name"], "large");
+    let answer = neighbour.put(&format!("{MAPS}/large"), &map(1)).await?;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    Ok(())
+}

@@ -299,6 +299,11 @@ impl Feed {
             self.note_tenants(events);
         }
         if let Some(state) = cache.space_state(space).filter(|_| !space.is_system()) {
+            let before = events.iter().filter_map(|event| event.stored_before());
+            let superseded: usize = before.map(|before| before.stored_length()).sum();
+            if superseded > 0 {
+                state.note_superseded(superseded as u64);
+            }
             let events = events.iter().map(|event| &**event);
             state.update_usage(|usage| self.usage_kinds.after(usage, collection_key, events));
             if state.is_limited() || cache.hooks.limits_every_tenant() {

@@ -24,6 +24,7 @@ mod pool;
 mod quota_dirty;
 mod replay;
 mod space_state;
+mod superseded;
 mod template;
 mod text;
 mod usage;

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use insula_core::Revision;
 use memchr::memmem;
@@ -9,6 +10,7 @@ use tokio::sync::Notify;
 
 use crate::derived::{Derived, Slot};
 use crate::entry::Stored;
+use crate::superseded::Superseded;
 use crate::usage::Usage;
 
 /// One space, from its tenant's creation to its deletion. The next tenant of the same name has a
@@ -29,6 +31,7 @@ pub struct SpaceState {
     /// Whether its tenant's object sets a quota or limits.
     limited: AtomicBool,
     usage: Mutex<Usage>,
+    superseded: Mutex<Superseded>,
     /// Whether the cache looks here for idle derived values.
     pub(crate) noted: AtomicBool,
     changed: Notify,
@@ -49,6 +52,7 @@ impl SpaceState {
             over: AtomicBool::new(false),
             limited: AtomicBool::new(sets_limits(tenant)),
             usage: Mutex::default(),
+            superseded: Mutex::new(Superseded::new(Instant::now())),
             noted: AtomicBool::new(false),
             changed: Notify::new(),
         }
@@ -104,6 +108,21 @@ impl SpaceState {
     /// Returns the usage that the cache has counted.
     pub fn usage(&self) -> Usage {
         *self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the bytes of versions that were replaced or deleted in the last minutes. The store
+    /// still has them, as history.
+    pub fn superseded_bytes(&self) -> u64 {
+        let superseded = self.superseded.lock();
+        let mut superseded = superseded.unwrap_or_else(PoisonError::into_inner);
+        superseded.sum(Instant::now())
+    }
+
+    /// Notes that versions of so many bytes were replaced or deleted.
+    pub(crate) fn note_superseded(&self, bytes: u64) {
+        let superseded = self.superseded.lock();
+        let mut superseded = superseded.unwrap_or_else(PoisonError::into_inner);
+        superseded.add(bytes, Instant::now());
     }
 
     /// Notes a change to the tenant's object.

@@ -8,7 +8,6 @@ mod fetch;
 mod refresh;
 
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -21,6 +20,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use self::fetch::Client;
 pub use self::fetch::{ClientError, FetchError};
+use crate::log_interval::LogInterval;
 use crate::pipeline::oidc::refresh::{Next, State};
 
 /// A trusted OpenID Connect provider.
@@ -30,7 +30,7 @@ pub struct Provider {
     pace: Pace,
     state: watch::Sender<State>,
     /// The time of the last log message about a token without a tenant, in seconds since 1970.
-    refusal_logged: AtomicI64,
+    refusals: LogInterval,
 }
 
 /// How often the keys of the provider are fetched.
@@ -75,9 +75,6 @@ struct Keys {
     verified: TokenCache<Credential>,
 }
 
-/// The shortest time between two log messages about tokens without a tenant.
-const REFUSAL_LOG_INTERVAL_SECONDS: i64 = 60;
-
 /// How much longer than a fetch a request waits for newer keys.
 const MARGIN: Duration = Duration::from_secs(1);
 
@@ -109,7 +106,7 @@ impl Provider {
             client: RwLock::new(Arc::new(Client::new(trust)?)),
             pace,
             state: watch::Sender::default(),
-            refusal_logged: AtomicI64::new(0),
+            refusals: LogInterval::new(),
         }))
     }
 
@@ -164,13 +161,15 @@ impl Provider {
         let oidc::Error::NotOfATenant(user) = error else {
             return;
         };
-        let last = self.refusal_logged.load(Ordering::Relaxed);
-        if now.saturating_sub(last) < REFUSAL_LOG_INTERVAL_SECONDS {
-            return;
+        if let Some(suppressed) = self.refusals.next(now) {
+            let issuer = self.url();
+            tracing::warn!(
+                issuer,
+                user,
+                suppressed,
+                "OpenID token without a tenant rejected"
+            );
         }
-        self.refusal_logged.store(now, Ordering::Relaxed);
-        let issuer = self.url();
-        tracing::warn!(issuer, user, "OpenID token without a tenant rejected");
     }
 
     /// Verifies a token, with these keys or newer ones, and returns its claims and the keys.

@@ -1,4 +1,5 @@
-//! Quotas: the ResourceQuotas of a namespace, and the quota of a tenant.
+//! Quotas: the ResourceQuotas of a namespace, the quota of a tenant, and its share of the disk for
+//! history.
 //!
 //! A write that increases limited usage also updates the quota in its own transaction, or the
 //! tenant's fence if a limit is near, and checks that it is unchanged. So two writes cannot both take the last
@@ -8,6 +9,7 @@
 //! Writes to the same quota are serialized by a lock, because otherwise all but one would
 //! conflict and retry. Where no quota applies a write pays for one cache lookup.
 
+mod history;
 mod namespace;
 mod tenant;
 pub mod usage;
@@ -74,8 +76,9 @@ impl QuotaWrite<'_> {
     ///
     /// # Errors
     ///
-    /// If the write would exceed a quota.
+    /// If the write would exceed a quota, or the tenant's history takes too much of the disk.
     pub async fn charge(&self, transaction: Transaction) -> Result<Transaction> {
+        history::check(self)?;
         let (tenant, namespace) = (LimitedTenant::of(self), self.limited_namespace());
         let near_limit = tenant.as_ref().is_some_and(LimitedTenant::is_near_limit);
         if near_limit || namespace.is_some() {

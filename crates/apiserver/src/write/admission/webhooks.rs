@@ -31,6 +31,7 @@ pub use steps::{mutate_object, validate_object};
 
 use super::certificate_requester::insula_extra;
 use crate::egress::{Call, MAX_RESPONSE_BYTES};
+use crate::log_interval::LogInterval;
 use crate::pipeline::authorize::Caller;
 use crate::registry::resource::Resource;
 use crate::registry::{Address, Registry, namespace_address};
@@ -109,7 +110,24 @@ impl Hook {
     const fn annotates_as(&self) -> AnnotationOwner {
         AnnotationOwner::of(&self.owner)
     }
+
+    /// Logs a failure that is ignored. Those of a tenant's webhook are the tenant's to see, in its
+    /// audit events.
+    fn log_ignored(&self, why: &str) {
+        let (space, webhook) = (&self.owner, &*self.webhook.name);
+        if !space.is_system() {
+            tracing::debug!(%space, webhook, why, "webhook failure ignored");
+            return;
+        }
+        let now = jiff::Timestamp::now().as_second();
+        if let Some(suppressed) = IGNORED_FAILURES.next(now) {
+            tracing::warn!(webhook, why, suppressed, "webhook failure ignored");
+        }
+    }
 }
+
+/// The log of ignored failures of the system's webhooks.
+static IGNORED_FAILURES: LogInterval = LogInterval::new();
 
 /// The fields of an admission request that are the same for every webhook and policy.
 struct CommonFields {
@@ -503,8 +521,7 @@ impl<'a> Attributes<'a> {
             }
             Err(Failure::Refused(refusal)) => Err(StatusError::not_admitted(refusal)),
             Err(Failure::Ignored(why)) => {
-                let space = &hook.owner;
-                tracing::warn!(%space, why, "webhook failure ignored");
+                hook.log_ignored(&why);
                 let key = format!(
                     "failed-open.{}.webhook.admission.k8s.io/round_{round}_index_{index}",
                     mode.as_str()
