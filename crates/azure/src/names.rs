@@ -8,6 +8,8 @@ pub const AGENT: &str = concat!("insula-azure/", env!("CARGO_PKG_VERSION"));
 pub const SETTINGS_SECRET: &str = "azureoperatorsettings";
 /// The name that Azure Service Operator v2 has for the same Secret.
 pub const SETTINGS_SECRET_V2: &str = "aso-controller-settings";
+/// The Secret with the key that records of owners are signed with, in the operator's namespace.
+pub const OWNERSHIP_KEY_SECRET: &str = "azureoperator-ownership-key";
 /// The Secret with the credential of a namespace.
 pub const NAMESPACE_CREDENTIAL: &str = "aso-credential";
 
@@ -38,6 +40,8 @@ pub const SKIP_RECONCILE_V1: &str = "skipreconcile";
 pub const RECONCILED_INPUTS: &str = "azure.insula.dev/reconciled-inputs";
 /// Annotation with the ARM id of the resource that Azure has accepted from an object, which owns it.
 pub const ACCEPTED_ID: &str = "azure.insula.dev/accepted-id";
+/// Annotation with the server that has accepted it, signed by the operator.
+pub const ACCEPTED_PROOF: &str = "azure.insula.dev/accepted-proof";
 /// Annotation with the scope of the credential that an object used last.
 pub const CREDENTIAL_SCOPE: &str = "azure.insula.dev/credential-scope";
 /// Annotation with the Secret that an object holds; empty if it needs none any more.

@@ -10,7 +10,9 @@ use insula_operator::webhook::injection::Target;
 use insula_operator::webhook::manifest::{injection_rules, secret_rules};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
-use crate::names::{CLAIM_LEASE, SETTINGS_SECRET, SETTINGS_SECRET_V2, WORKLOAD_ACCOUNT};
+use crate::names::{
+    CLAIM_LEASE, OWNERSHIP_KEY_SECRET, SETTINGS_SECRET, SETTINGS_SECRET_V2, WORKLOAD_ACCOUNT,
+};
 use crate::table;
 use crate::webhooks::{self, Reviewed};
 
@@ -83,8 +85,8 @@ pub fn all_namespaces() -> Vec<PolicyRule> {
     vec![rule(CORE, &["namespaces"], READ)]
 }
 
-/// Returns the rights of an operator in its own namespace: leader election, and its settings,
-/// which it watches by name.
+/// Returns the rights of an operator in its own namespace: leader election, its settings, which it
+/// watches by name, and the key for records of owners, which it creates.
 pub fn own_namespace() -> Vec<PolicyRule> {
     let settings = [SETTINGS_SECRET, SETTINGS_SECRET_V2];
     vec![
@@ -93,6 +95,12 @@ pub fn own_namespace() -> Vec<PolicyRule> {
             resource_names: Some(settings.map(str::to_owned).to_vec()),
             ..rule(CORE, &["secrets"], READ)
         },
+        PolicyRule {
+            resource_names: Some(vec![OWNERSHIP_KEY_SECRET.to_owned()]),
+            ..rule(CORE, &["secrets"], &["get"])
+        },
+        // A creation has no name that could be compared.
+        rule(CORE, &["secrets"], &["create"]),
     ]
 }
 
@@ -220,15 +228,19 @@ mod tests {
     }
 
     #[test]
-    fn rights_to_settings_are_for_the_two_named_secrets() {
+    fn rights_to_secrets_of_the_own_namespace_are_for_named_ones() {
         assert_eq!(
             texts(&own_namespace(), |right| right.resource == "secrets"),
-            ["get", "list", "watch"]
-                .map(|verb| {
-                    ["aso-controller-settings", "azureoperatorsettings"]
-                        .map(|name| format!("{verb} secrets/{name}"))
-                })
-                .concat()
+            [
+                "create secrets",
+                "get secrets/aso-controller-settings",
+                "get secrets/azureoperator-ownership-key",
+                "get secrets/azureoperatorsettings",
+                "list secrets/aso-controller-settings",
+                "list secrets/azureoperatorsettings",
+                "watch secrets/aso-controller-settings",
+                "watch secrets/azureoperatorsettings",
+            ]
         );
     }
 

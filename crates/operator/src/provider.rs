@@ -90,13 +90,19 @@ pub trait Provider: Send + Sync + Sized + 'static {
     /// Returns the kinds that are watched, besides Secrets, Namespaces and identities.
     fn kinds(&self) -> Vec<WatchedKind>;
 
-    /// Called before watches of reconciled kinds start, with their number.
-    fn watches_started(&self, watches: usize) {
-        let _ = watches;
+    /// Called before watches of reconciled kinds start, with the kind of each: at the beginning of
+    /// each term of leadership.
+    fn watches_started(&self, kinds: &[GroupKind]) {
+        let _ = kinds;
     }
 
     /// Called when all existing objects of one of these watches were observed.
     fn watch_listed(&self, watch: usize) {
+        let _ = watch;
+    }
+
+    /// Called when the objects of one of these watches may not be listed.
+    fn watch_forbidden(&self, watch: usize) {
         let _ = watch;
     }
 

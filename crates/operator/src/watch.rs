@@ -81,21 +81,40 @@ pub enum Change {
     Gone,
 }
 
+/// The result of a list at the beginning of a watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listed {
+    /// All existing objects were observed.
+    Complete,
+    /// The objects may not be listed, or their kind is not served.
+    Forbidden,
+}
+
 /// Watches objects of one of several kinds in one queue: `observe` returns how the queue knows
 /// an object, and `also` the triggers of other objects. After a gap between two watches any
-/// object may be affected.
+/// object may be affected. `listed` is called after each list.
 pub fn keyed<K>(
     api: Api<K>,
     config: Config,
     mode: ListMode,
     observe: impl Fn(&K) -> Observed + Send,
     also: impl Fn(&K, Change) -> Vec<Trigger> + Send,
+    listed: impl Fn(Listed) + Send,
 ) -> impl Stream<Item = Trigger>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let mut known = Known::default();
-    watch_events(api, config, mode).flat_map(move |event| {
+    watch_results(api, config, mode).flat_map(move |event| {
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => {
+                if is_forbidden(&error) {
+                    listed(Listed::Forbidden);
+                }
+                return stream::iter(Vec::new());
+            }
+        };
         stream::iter(match event {
             Event::Init => {
                 known.listed.clear();
@@ -103,6 +122,7 @@ where
             }
             Event::InitApply(object) => known.observe_listed(observe(&object), &object),
             Event::InitDone => {
+                listed(Listed::Complete);
                 let mut triggers = known.finish_list();
                 triggers.push(Trigger::All);
                 triggers
@@ -155,6 +175,18 @@ fn watch_events<K>(api: Api<K>, config: Config, mode: ListMode) -> impl Stream<I
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
+    watch_results(api, config, mode).filter_map(|event| future::ready(event.ok()))
+}
+
+/// The events and errors of a watch that is restarted whenever it ends.
+fn watch_results<K>(
+    api: Api<K>,
+    config: Config,
+    mode: ListMode,
+) -> impl Stream<Item = watcher::Result<Event<K>>>
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
     let config = config.page_size(PAGE_SIZE);
     let paged = watcher(api.clone(), config.clone());
     let streamed = watcher(api, config.streaming_lists())
@@ -164,15 +196,21 @@ where
             ListMode::Streamed => usize::MAX,
         });
     let backoff = ResetTimerBackoff::new(ExponentialBackoff::default(), BACKOFF_RESET);
-    StreamBackoff::new(streamed.chain(paged), backoff).filter_map(|event| {
-        future::ready(match event {
-            Ok(event) => Some(event),
-            Err(error) => {
-                debug!(%error, kind = std::any::type_name::<K>(), "watch restarted");
-                None
-            }
-        })
+    StreamBackoff::new(streamed.chain(paged), backoff).inspect(|event| {
+        if let Err(error) = event {
+            debug!(%error, kind = std::any::type_name::<K>(), "watch restarted");
+        }
     })
+}
+
+/// Returns whether a watch failed because its objects may not be listed, or their kind is not
+/// served.
+fn is_forbidden(error: &watcher::Error) -> bool {
+    use watcher::Error::{InitialListFailed, WatchStartFailed};
+    let (InitialListFailed(error) | WatchStartFailed(error)) = error else {
+        return false;
+    };
+    matches!(error, kube::Error::Api(status) if matches!(status.code, 403 | 404))
 }
 
 /// Returns whether a server rejected a streaming list, which can be disabled.
@@ -416,6 +454,26 @@ mod tests {
             assert_eq!(is_refused::<Namespace>(&answered(code)), refused, "{code}");
         }
         assert!(!is_refused::<Namespace>(&Ok(Event::Init)));
+    }
+
+    #[test]
+    fn list_is_forbidden_without_the_right_or_the_kind() {
+        for (code, forbidden) in [(403, true), (404, true), (401, false), (500, false)] {
+            let status = || {
+                let status = Status {
+                    code,
+                    ..Status::default()
+                };
+                kube::Error::Api(status.boxed())
+            };
+            for error in [
+                watcher::Error::InitialListFailed(status()),
+                watcher::Error::WatchStartFailed(status()),
+            ] {
+                assert_eq!(is_forbidden(&error), forbidden, "{error}");
+            }
+            assert!(!is_forbidden(&watcher::Error::WatchFailed(status())));
+        }
     }
 
     #[test]

@@ -195,6 +195,13 @@ pub fn calls(
     Ok(planned)
 }
 
+/// Returns whether an object exports any value.
+pub fn has_exports(object: &Value) -> bool {
+    let operator = &object["spec"]["operatorSpec"];
+    let has_destinations = |member: &str| destinations(operator, member).next().is_some();
+    has_destinations("secrets") || has_destinations("configMaps") || limits::has_expressions(object)
+}
+
 /// Returns the names of the secret values that destinations and expressions want.
 fn wanted_secrets(
     object: &Value,

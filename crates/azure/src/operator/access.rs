@@ -49,6 +49,11 @@ pub(super) async fn open(object: &Object<'_>) -> Result<Result<Azure, NoAccess>,
 }
 
 impl Azure {
+    /// Returns the server that the session is with.
+    pub(super) fn server(&self) -> String {
+        self.session.client().server().endpoint().to_string()
+    }
+
     /// Holds the Secret of the credential until the object does not need it any more. Returns
     /// whether it still exists.
     pub(super) async fn hold(&self, object: &Object<'_>) -> Result<bool, kube::Error> {

@@ -7,8 +7,10 @@ use tracing::info;
 
 use super::access::{Azure, has_another_credential, outcome};
 use super::behaviour;
+use super::duplicate;
 use super::export;
 use super::object::Object;
+use super::ownership::{Admission, Record};
 use super::pacing::Subject;
 use super::ready::Problem;
 use super::requests::{ask, failed, open, refused};
@@ -25,6 +27,7 @@ pub(super) async fn succeed(
     id: &ResourceId,
     resource: Option<Value>,
     subject: Subject,
+    record: Option<Record>,
 ) -> Result<Outcome, kube::Error> {
     let version = object.version.api_version();
     let resource = match resource {
@@ -34,8 +37,8 @@ pub(super) async fn succeed(
             Err(failure) => return unread(object, azure, failure, subject).await,
         },
     };
-    object.conclude_operation(id, &subject).await?;
-    finish(object, azure, &resource, subject).await
+    object.conclude_operation(&subject, record).await?;
+    finish(object, azure, &resource, subject, None).await
 }
 
 /// Handles a resource that cannot be read after its operation. It is polled and read again, unless
@@ -77,9 +80,14 @@ pub(super) async fn read_only(
     if let Turn::Wait(delay) = ask(of, &azure, Requests::Reads) {
         return Ok(Outcome::Waits(delay));
     }
+    let no_export = match duplicate::check_export(&object, &azure, id) {
+        Admission::Granted => None,
+        Admission::Wait(delay) => return Ok(Outcome::Waits(delay)),
+        Admission::Refused(owner) => Some(duplicate::no_export(&object, &owner, id)),
+    };
     let version = object.version.api_version();
     match azure.session.client().get(id, &version).await {
-        Ok(response) => finish(object, &azure, &response.body, subject).await,
+        Ok(response) => finish(object, &azure, &response.body, subject, no_export).await,
         Err(failure) if failure.is_not_found() => {
             let problem = Problem::warning("AzureResourceNotFound", failure.to_string());
             failed(object, problem, subject, Retry::Slow, None).await
@@ -88,12 +96,14 @@ pub(super) async fn read_only(
     }
 }
 
-/// Writes what is known of a resource, and that it is ready.
+/// Writes what is known of a resource, and that it is ready. Nothing is exported if that is a
+/// problem.
 async fn finish(
     mut object: Object<'_>,
     azure: &Azure,
     resource: &Value,
     subject: Subject,
+    no_export: Option<Problem>,
 ) -> Result<Outcome, kube::Error> {
     let of = object.of;
     let mut status = mapping::status(object.kind, object.version, resource);
@@ -103,7 +113,11 @@ async fn finish(
         object.write_status(Some(status), Some(&problem)).await?;
         return failed(object, problem, subject, Retry::Slow, None).await;
     }
-    match export::write(&object, azure, &status).await? {
+    let exported = match no_export {
+        Some(problem) => Err(export::Failed::Problem(problem)),
+        None => export::write(&object, azure, &status).await?,
+    };
+    match exported {
         Ok(()) => {}
         Err(export::Failed::Azure(failure)) => {
             return refused(object, azure, *failure, subject).await;

@@ -5,7 +5,9 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::access::{Azure, has_another_credential, outcome};
+use super::duplicate;
 use super::object::Object;
+use super::ownership::Admission;
 use super::pacing::Subject;
 use super::requests::{ask, note_limits, open, refused};
 use super::send::proceed;
@@ -30,6 +32,14 @@ pub(super) async fn reconcile(
         Ok(azure) => azure,
         Err(outcome) => return Ok(outcome),
     };
+    let owners = &of.context.provider.owners;
+    match owners.admit(of.key, id, &azure.server(), Instant::now()) {
+        Admission::Granted => {}
+        Admission::Wait(delay) => return Ok(Outcome::Waits(delay)),
+        Admission::Refused(owner) => {
+            return duplicate::refuse(object, &azure, id, &owner).await;
+        }
+    }
     let Some(token) = token(&object, &azure, Method::CreateOrUpdate) else {
         warn!(key = %of.key, "operation of another method, server or subscription dropped");
         object.clear_operation().await?;
@@ -51,7 +61,7 @@ pub(super) async fn reconcile(
                 polled.is_throttled,
             );
             let is_done = matches!(polled.progress, Progress::Done { .. });
-            let outcome = proceed(object, &azure, id, polled, subject).await?;
+            let outcome = proceed(object, &azure, id, polled, subject, None).await?;
             // The inputs may have changed during the operation.
             Ok(match is_done {
                 true => Outcome::Progressed,

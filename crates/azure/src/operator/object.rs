@@ -10,14 +10,13 @@ use kube::{Api, ResourceExt};
 use serde_json::{Map, Value, json};
 
 use super::Reconciliation;
+use super::ownership::Record;
 use super::pacing::Subject;
 use super::policy::Annotations;
 use super::ready::{self, Problem, Stored};
 use super::served::ServedKind;
 use crate::arm::ResourceId;
-use crate::names::{
-    ACCEPTED_ID, POLLER_RESUME_ID, POLLER_RESUME_TOKEN, RECONCILED_INPUTS, RESOURCE_ID,
-};
+use crate::names::{POLLER_RESUME_ID, POLLER_RESUME_TOKEN, RECONCILED_INPUTS, RESOURCE_ID};
 use crate::table::{Kind, Version};
 
 /// The status of a resource, as a custom resource has it.
@@ -164,20 +163,24 @@ impl<'a> Object<'a> {
             .await
     }
 
-    /// Removes the operation in progress, and records the resource and the inputs that Azure has
-    /// accepted.
+    /// Removes the operation in progress, and records the inputs that Azure has accepted, and the
+    /// resource if it was accepted just now.
     pub(super) async fn conclude_operation(
         &mut self,
-        id: &ResourceId,
         subject: &Subject,
+        record: Option<Record>,
     ) -> Result<(), kube::Error> {
-        let mut annotations = json!({
-            POLLER_RESUME_TOKEN: null, POLLER_RESUME_ID: null, ACCEPTED_ID: id.as_str(),
-        });
-        if let Subject::Inputs(digest) = subject {
-            annotations[RECONCILED_INPUTS] = digest.as_str().into();
+        let mut annotations = Map::new();
+        for name in [POLLER_RESUME_TOKEN, POLLER_RESUME_ID] {
+            annotations.insert(name.to_owned(), Value::Null);
         }
-        self.annotate(annotations).await
+        if let Subject::Inputs(digest) = subject {
+            annotations.insert(RECONCILED_INPUTS.to_owned(), digest.as_str().into());
+        }
+        if let Some(record) = record {
+            record.add_to(&mut annotations);
+        }
+        self.annotate(Value::Object(annotations)).await
     }
 
     /// Removes a finalizer; an object that does not exist any more is no error.

@@ -36,9 +36,15 @@ pub(super) enum Subject {
 /// When ARM may be called for each object.
 #[derive(Debug)]
 pub(super) struct Pacing {
-    started: Instant,
     sync_period: Option<Duration>,
-    gates: Mutex<HashMap<Arc<str>, Gate>>,
+    term: Mutex<Term>,
+}
+
+/// What is known since this process leads.
+#[derive(Debug)]
+struct Term {
+    started: Instant,
+    gates: HashMap<Arc<str>, Gate>,
 }
 
 #[derive(Debug)]
@@ -54,16 +60,23 @@ struct Gate {
 impl Pacing {
     pub(super) fn new(sync_period: Option<Duration>) -> Self {
         Self {
-            started: Instant::now(),
             sync_period,
-            gates: Mutex::default(),
+            term: Mutex::new(Term::new(Instant::now())),
         }
+    }
+
+    /// Begins a term of leadership: another process may have called ARM before it.
+    pub(super) fn term_started(&self, now: Instant) {
+        *self.term() = Term::new(now);
     }
 
     /// Returns how long an object has to wait before a call about a subject; none if it need not.
     pub(super) fn wait(&self, key: &Arc<str>, subject: &Subject, now: Instant) -> Option<Wait> {
-        let gates = self.gates();
-        let gate = gates.get(key).filter(|gate| gate.subject == *subject)?;
+        let term = self.term();
+        let gate = term
+            .gates
+            .get(key)
+            .filter(|gate| gate.subject == *subject)?;
         match gate.not_before {
             None => Some(Wait::ForChange),
             Some(until) if until > now => Some(Wait::For(until - now)),
@@ -113,10 +126,11 @@ impl Pacing {
         })
     }
 
-    /// Delays the next call for an object that was in order before the operator started. So a
-    /// restart does not send all resources at once.
+    /// Delays the next call for an object that was in order before this process led. So
+    /// neither a restart nor another leader sends all resources at once.
     pub(super) fn adopted(&self, key: &Arc<str>, subject: Subject, now: Instant) -> Wait {
-        let (period, since_start) = (self.sync_period, now - self.started);
+        let since_start = now.saturating_duration_since(self.term().started);
+        let period = self.sync_period;
         self.set(key, subject, now, |_| {
             let at = period?.mul_f64(fraction(key));
             Some(at.saturating_sub(since_start))
@@ -126,24 +140,24 @@ impl Pacing {
     /// Records the session of the call that failed: with another credential, the next one need not
     /// wait.
     pub(super) fn set_failed_with(&self, key: &str, session: session::Key) {
-        if let Some(gate) = self.gates().get_mut(key) {
+        if let Some(gate) = self.term().gates.get_mut(key) {
             gate.failed_with = Some(session);
         }
     }
 
     /// Returns the session of the last call, if it failed.
     pub(super) fn failed_with(&self, key: &str) -> Option<session::Key> {
-        self.gates().get(key)?.failed_with.clone()
+        self.term().gates.get(key)?.failed_with.clone()
     }
 
     /// Returns whether a call for an object was paced before.
     pub(super) fn knows(&self, key: &str) -> bool {
-        self.gates().contains_key(key)
+        self.term().gates.contains_key(key)
     }
 
     /// Forgets an object.
     pub(super) fn forget(&self, key: &str) {
-        self.gates().remove(key);
+        self.term().gates.remove(key);
     }
 
     fn set(
@@ -153,8 +167,8 @@ impl Pacing {
         now: Instant,
         delay: impl FnOnce(u32) -> Option<Duration>,
     ) -> Wait {
-        let mut gates = self.gates();
-        let known = gates.get(key).filter(|gate| gate.subject == subject);
+        let mut term = self.term();
+        let known = term.gates.get(key).filter(|gate| gate.subject == subject);
         let calls = known.map_or(0, |gate| gate.calls).saturating_add(1);
         let delay = delay(calls);
         let gate = Gate {
@@ -163,12 +177,19 @@ impl Pacing {
             calls,
             failed_with: None,
         };
-        gates.insert(Arc::clone(key), gate);
+        term.gates.insert(Arc::clone(key), gate);
         delay.map_or(Wait::ForChange, Wait::For)
     }
 
-    fn gates(&self) -> MutexGuard<'_, HashMap<Arc<str>, Gate>> {
-        self.gates.lock().unwrap_or_else(PoisonError::into_inner)
+    fn term(&self) -> MutexGuard<'_, Term> {
+        self.term.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Term {
+    fn new(started: Instant) -> Self {
+        let gates = HashMap::new();
+        Self { started, gates }
     }
 }
 
@@ -274,6 +295,19 @@ mod tests {
         assert!(delays.iter().all(|delay| *delay <= HOUR));
         let soon = delays.iter().filter(|delay| **delay < HOUR / 10).count();
         assert!((5..60).contains(&soon), "{soon} of 200 in the first tenth");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sync_is_counted_from_the_beginning_of_leadership() {
+        let pacing = Pacing::new(Some(HOUR));
+        pacing.synced(&key(), inputs("1"), Instant::now());
+        // A standby is older than the sync period when it becomes the leader.
+        let now = Instant::now() + HOUR * 2;
+        pacing.term_started(now);
+        assert!(!pacing.knows(&key()));
+        let expected = Wait::For(HOUR.mul_f64(fraction(&key())));
+        assert_eq!(pacing.adopted(&key(), inputs("1"), now), expected);
+        assert_ne!(expected, Wait::For(Duration::ZERO));
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use insula_identity::credential::Source;
 use insula_identity::reason::Reason;
 use insula_identity::shape::{Shape, Texts};
-use insula_operator::key::{Key, Space};
+use insula_operator::key::{GroupKind, Key, Space};
 use insula_operator::provider::{IdentityKind, Names, Provider, WatchedKind};
 use insula_operator::retry::Outcome;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ObjectMeta;
+use tokio::time::Instant;
 
 use super::Reconciliation;
 use super::credentials::Terms;
@@ -87,12 +88,18 @@ impl Provider for Azure {
         kinds
     }
 
-    fn watches_started(&self, watches: usize) {
-        self.owners.watches_started(watches);
+    fn watches_started(&self, kinds: &[GroupKind]) {
+        let now = Instant::now();
+        self.owners.watches_started(kinds, now);
+        self.pacing.term_started(now);
     }
 
     fn watch_listed(&self, watch: usize) {
         self.owners.watch_listed(watch);
+    }
+
+    fn watch_forbidden(&self, watch: usize) {
+        self.owners.watch_forbidden(watch);
     }
 
     fn object_observed(&self, key: &Key, metadata: Option<&ObjectMeta>) {

@@ -1,5 +1,6 @@
 //! The steps of one reconciliation, in their order.
 
+use insula_operator::key::Key;
 use insula_operator::retry::Outcome;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -12,6 +13,7 @@ use super::access::{Azure, SUBSCRIPTION_MISMATCH, has_another_credential, open, 
 use super::claim::{self, Claim, claim, overlap};
 use super::credentials::scope_name;
 use super::object::Object;
+use super::ownership::Admission;
 use super::pacing::{Subject, Wait};
 use super::policy::policy;
 use super::ready::Problem;
@@ -66,6 +68,9 @@ async fn bring_in_line(
     let of = object.of;
     let (id, opened) = match claim_resource(&mut object, policy).await? {
         Claimed::Yes { id, opened } => (id, opened),
+        Claimed::Other { id, azure, owner } => {
+            return duplicate::refuse(object, &azure, &id, &owner).await;
+        }
         Claimed::No(problem, outcome) => {
             if let Some(problem) = problem {
                 object.report(Some(&problem)).await?;
@@ -74,7 +79,7 @@ async fn bring_in_line(
         }
     };
     if policy == ReconcilePolicy::Skip {
-        object.flush().await?;
+        duplicate::give_up(&mut object).await?;
         return conclude::read_only(object, &id).await;
     }
     if object.annotation(POLLER_RESUME_TOKEN).is_some() {
@@ -111,7 +116,9 @@ fn not_due(object: &Object<'_>, digest: &str) -> Option<Wait> {
     let ready = object.ready().filter(|_| is_same && !pacing.knows(&key))?;
     let generation = object.generation();
     if ready.is_true_at(generation) {
-        return Some(pacing.adopted(&key, subject, now));
+        // Without a record, an object that is sent before this one would own the resource.
+        let is_owner = object.of.context.provider.owners.is_owner(object.of.key);
+        return is_owner.then(|| pacing.adopted(&key, subject, now));
     }
     // The credential may have been corrected while the operator did not run.
     let is_final = ready.is_error_at(generation) && !ready.has_reason(SUBSCRIPTION_MISMATCH);
@@ -146,6 +153,12 @@ enum Claimed {
         opened: Option<Azure>,
     },
     No(Option<Problem>, Outcome),
+    /// Its resource belongs to another object.
+    Other {
+        id: ResourceId,
+        azure: Azure,
+        owner: Box<Key>,
+    },
 }
 
 /// Claims an object, so that a request to Azure is never lost: its ARM id, the scope of its
@@ -158,9 +171,6 @@ async fn claim_resource(
     let Some(id) = known else {
         return claim_new(object, policy).await;
     };
-    if let Some((problem, outcome)) = duplicate::check(object, &id, policy).await? {
-        return Ok(Claimed::No(problem, outcome));
-    }
     record_version(object).await?;
     Ok(Claimed::Yes { id, opened: None })
 }
@@ -194,8 +204,13 @@ async fn claim_new(
     if let Err(problem) = azure.check_subscription(&id) {
         return Ok(blocked(problem));
     }
-    if let Some((problem, outcome)) = duplicate::check(object, &id, policy).await? {
-        return Ok(Claimed::No(problem, outcome));
+    if policy != ReconcilePolicy::Skip {
+        let owners = &of.context.provider.owners;
+        match owners.admit(of.key, &id, &azure.server(), Instant::now()) {
+            Admission::Granted => {}
+            Admission::Wait(delay) => return Ok(Claimed::No(None, Outcome::Waits(delay))),
+            Admission::Refused(owner) => return Ok(Claimed::Other { id, azure, owner }),
+        }
     }
     if !azure.hold(object).await? {
         return Ok(Claimed::No(None, Outcome::Progressed));

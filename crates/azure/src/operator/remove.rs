@@ -11,6 +11,7 @@ use tracing::{info, warn};
 use super::access::{Azure, has_another_credential, outcome};
 use super::behaviour;
 use super::credentials::secret_name;
+use super::duplicate;
 use super::held_secret;
 use super::inputs;
 use super::monitor::token;
@@ -46,19 +47,6 @@ pub(super) async fn reconcile(
     let Some(id) = id.filter(|_| policy == ReconcilePolicy::Manage) else {
         return release(&mut object).await;
     };
-    match of
-        .context
-        .provider
-        .owners
-        .admit(of.key, &id, Instant::now())
-    {
-        Admission::Granted => {}
-        Admission::Wait(delay) => return Ok(Outcome::Waits(delay)),
-        Admission::Refused(owner) => {
-            warn!(key = %of.key, %owner, "resource of another object left in Azure");
-            return release(&mut object).await;
-        }
-    }
     if !object.kind.can_delete() {
         return without_delete(object).await;
     }
@@ -73,7 +61,21 @@ pub(super) async fn reconcile(
         Ok(azure) => azure,
         Err(outcome) => return Ok(outcome),
     };
-    delete(object, &azure, &id).await
+    let owners = &of.context.provider.owners;
+    match owners.admit(of.key, &id, &azure.server(), Instant::now()) {
+        Admission::Granted => delete(object, &azure, &id).await,
+        Admission::Wait(delay) => Ok(Outcome::Waits(delay)),
+        Admission::Refused(owner) => {
+            if let Turn::Wait(delay) = ask(of, &azure, Requests::Reads) {
+                return Ok(Outcome::Waits(delay));
+            }
+            if let Err(failure) = duplicate::check_visible(&object, &azure, &id, &owner).await {
+                return refused(object, &azure, failure, Subject::Deletion).await;
+            }
+            warn!(key = %of.key, %owner, "resource of another object left in Azure");
+            release(&mut object).await
+        }
+    }
 }
 
 /// Begins or continues the deletion in Azure.

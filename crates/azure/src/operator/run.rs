@@ -20,7 +20,7 @@ use super::assertions::ServiceAccountTokens;
 use super::credentials::Terms;
 use super::namespace_claim::NamespaceClaims;
 use super::original_version::OriginalVersions;
-use super::ownership::Owners;
+use super::ownership::{Owners, RecordKey};
 use super::pacing::Pacing;
 use super::rate_limit::ReconcileLimit;
 use super::served::{Outdated, ServedKinds};
@@ -167,13 +167,17 @@ async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Result<(), NotStarted> {
     let mut stop = std::pin::pin!(stop);
+    let key = tokio::select! {
+        key = RecordKey::load(client, &operator.settings.pod_namespace) => key,
+        () = &mut stop => return Ok(()),
+    };
     loop {
         let served = discover(client).await?;
         info!(kinds = served.iter().count(), "operator configured");
         if served.is_empty() {
             warn!("no kinds served: apply what `insula operator azure manifests` prints");
         }
-        let provider = parts.provider(operator, Arc::clone(&served));
+        let provider = parts.provider(operator, Arc::clone(&served), key.clone());
         let connector = parts.subscriptions.clone();
         let mut is_stopped = false;
         let until = async {
@@ -290,16 +294,17 @@ impl Parts {
         })
     }
 
-    fn provider(&self, operator: &Operator, served: Arc<ServedKinds>) -> Azure {
+    fn provider(&self, operator: &Operator, served: Arc<ServedKinds>, key: RecordKey) -> Azure {
+        let namespace = &operator.settings.pod_namespace;
         Azure {
-            namespace: operator.settings.pod_namespace.clone(),
+            namespace: namespace.clone(),
             served,
             terms: self.terms.clone(),
             default_policy: operator.settings.default_policy,
             pacing: Pacing::new(operator.settings.sync_period),
             rate_limit: ReconcileLimit::new(operator.settings.rate_limit, Instant::now()),
             originals: OriginalVersions::default(),
-            owners: Owners::new(Arc::clone(&self.shell.requeue)),
+            owners: Owners::new(namespace.clone(), key, Arc::clone(&self.shell.requeue)),
             throttle: Mutex::new(Throttle::default()),
             expressions: Arc::clone(&operator.expressions),
         }

@@ -1,16 +1,17 @@
 //! Sends a resource to Azure.
 
 use insula_operator::retry::Outcome;
-use serde_json::{Map, json};
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tracing::info;
 
 use super::access::{Azure, outcome, record_scope};
 use super::behaviour::{self, Prepared};
 use super::conclude;
+use super::duplicate;
 use super::inputs::Inputs;
 use super::object::Object;
-use super::ownership::{Admission, Answer};
+use super::ownership::{Admission, Answer, Record};
 use super::pacing::Subject;
 use super::ready::Problem;
 use super::requests::{ask, failed, note_limits, open, refused};
@@ -19,7 +20,7 @@ use crate::arm::error::Retry;
 use crate::arm::throttle::{Requests, Turn};
 use crate::arm::{Progress, RequestFailure, ResourceId};
 use crate::names::{
-    ACCEPTED_ID, LATEST_RECONCILED_GENERATION, POLLER_RESUME_ID, POLLER_RESUME_TOKEN,
+    FINALIZER, LATEST_RECONCILED_GENERATION, POLLER_RESUME_ID, POLLER_RESUME_TOKEN,
     RECONCILED_INPUTS,
 };
 
@@ -44,12 +45,17 @@ pub(super) async fn reconcile(
         return Ok(Outcome::Waits(delay));
     }
     let owners = &of.context.provider.owners;
-    let reservation = match owners.reserve(of.key, id, Instant::now()) {
+    let server = azure.server();
+    let reservation = match owners.reserve(of.key, id, &server, Instant::now()) {
         Ok(reservation) => reservation,
         Err(Admission::Wait(delay)) => {
             object.flush().await?;
             return Ok(Outcome::Waits(delay));
         }
+        Err(Admission::Refused(owner)) if object.has_finalizer(FINALIZER) => {
+            return duplicate::refuse(object, &azure, id, &owner).await;
+        }
+        // It is not claimed yet, and need not be.
         Err(Admission::Granted | Admission::Refused(_)) => return Ok(Outcome::Progressed),
     };
     let subject = Subject::Inputs(inputs.digest.clone());
@@ -72,7 +78,7 @@ pub(super) async fn reconcile(
     record_scope(&mut object, &azure, annotations).await?;
     let version = object.version.api_version();
     let sent = azure.session.client().put(id, &version, &body).await;
-    owners.answered(of.key, object.metadata(), id, answer(&sent));
+    owners.answered(of.key, object.metadata(), id, &server, answer(&sent));
     drop(reservation);
     match sent {
         Ok(operated) => {
@@ -85,7 +91,8 @@ pub(super) async fn reconcile(
                 operated.is_throttled,
             );
             info!(key = %of.key, "resource sent to Azure");
-            proceed(object, &azure, id, operated, subject).await
+            let record = owners.record(of.key, object.metadata(), id, &server);
+            proceed(object, &azure, id, operated, subject, Some(record)).await
         }
         Err(failure) => refused(object, &azure, failure, subject).await,
     }
@@ -103,13 +110,15 @@ fn answer(sent: &Result<Operated, RequestFailure>) -> Answer {
     }
 }
 
-/// Continues after the start or a poll of an operation.
+/// Continues after the start or a poll of an operation. Only its start is a reason for a record:
+/// users can edit the annotation with the operation in progress.
 pub(super) async fn proceed(
     mut object: Object<'_>,
     azure: &Azure,
     id: &ResourceId,
     operated: Operated,
     subject: Subject,
+    record: Option<Record>,
 ) -> Result<Outcome, kube::Error> {
     let of = object.of;
     let pacing = &of.context.provider.pacing;
@@ -121,19 +130,21 @@ pub(super) async fn proceed(
                 let named = resource["id"].as_str().map(str::parse::<ResourceId>);
                 named.is_some_and(|named| named.as_ref() == Ok(id))
             });
-            conclude::succeed(object, azure, id, resource, subject).await
+            conclude::succeed(object, azure, id, resource, subject, record).await
         }
         Progress::InProgress { token, retry_after } => {
             let server = azure.session.client().server();
             let (method, text) = (token.method(), token.to_text(server));
-            let mut annotations = json!({
-                POLLER_RESUME_TOKEN: text, POLLER_RESUME_ID: method.poller_id(),
-            });
-            annotations[ACCEPTED_ID] = id.as_str().into();
+            let mut annotations = Map::new();
+            annotations.insert(POLLER_RESUME_TOKEN.to_owned(), text.into());
+            annotations.insert(POLLER_RESUME_ID.to_owned(), method.poller_id().into());
             if let Subject::Inputs(digest) = subject {
-                annotations[RECONCILED_INPUTS] = digest.into();
+                annotations.insert(RECONCILED_INPUTS.to_owned(), digest.into());
             }
-            object.annotate(annotations).await?;
+            if let Some(record) = record {
+                record.add_to(&mut annotations);
+            }
+            object.annotate(Value::Object(annotations)).await?;
             object.report(Some(&Problem::reconciling())).await?;
             let wait = pacing.polled(
                 &of.key.text(),

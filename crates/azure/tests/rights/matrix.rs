@@ -79,6 +79,7 @@ fn asked(rules: &[PolicyRule]) -> BTreeSet<Right> {
         Some("aso-workload"),
         Some("azure-operator-claim"),
         Some("azureoperatorsettings"),
+        Some("azureoperator-ownership-key"),
         Some("other"),
     ];
     // Only some objects of these are for operators.

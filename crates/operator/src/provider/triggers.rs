@@ -24,7 +24,7 @@ use crate::commit::has_finalizer;
 use crate::key::{GroupKind, Key, Space};
 use crate::queue::Trigger;
 use crate::spaces::client_for;
-use crate::watch::{Change, ListMode, Observed, keyed};
+use crate::watch::{Change, ListMode, Listed, Observed, keyed};
 
 type Triggers = BoxStream<'static, Trigger>;
 type Metadata = PartialObjectMeta<DynamicObject>;
@@ -102,8 +102,7 @@ impl<P: Provider> Watches<P> {
             .iter()
             .partition(|kind| kind.is_reconciled);
         all.extend(others.into_iter().flat_map(|kind| self.metadata(kind)));
-        let reconciled = reconciled.into_iter().flat_map(|kind| self.metadata(kind));
-        all.extend(self.announced(reconciled.collect()));
+        all.extend(self.announced(&reconciled));
         if let Some(kind) = P::IDENTITIES {
             all.push(self.identities(kind));
             all.extend(self.context.tenants.then(|| self.tenants()));
@@ -111,19 +110,22 @@ impl<P: Provider> Watches<P> {
         all
     }
 
-    /// Tells the provider when each of these watches has observed all existing objects.
-    fn announced(&self, watches: Vec<Triggers>) -> Vec<Triggers> {
-        self.context.provider.watches_started(watches.len());
+    /// Watches reconciled kinds. The provider is told when each watch has observed all existing
+    /// objects, or may not list them.
+    fn announced(&self, kinds: &[&WatchedKind]) -> Vec<Triggers> {
+        let watches = kinds
+            .iter()
+            .flat_map(|kind| self.apis_of(kind).into_iter().map(move |api| (*kind, api)));
+        let watches: Vec<_> = watches.collect();
+        let kinds: Vec<_> = watches.iter().map(|(kind, _)| kind.group_kind()).collect();
+        self.context.provider.watches_started(&kinds);
         let watches = watches.into_iter().enumerate();
-        let announced = watches.map(|(watch, triggers)| {
+        let announced = watches.map(|(watch, (kind, api))| {
             let context = Arc::clone(&self.context);
-            let announced = triggers.inspect(move |trigger| {
-                // The end of a list is the only event that concerns all objects.
-                if *trigger == Trigger::All {
-                    context.provider.watch_listed(watch);
-                }
-            });
-            announced.boxed()
+            self.metadata_of(kind, api, move |listed| match listed {
+                Listed::Complete => context.provider.watch_listed(watch),
+                Listed::Forbidden => context.provider.watch_forbidden(watch),
+            })
         });
         announced.collect()
     }
@@ -149,7 +151,7 @@ impl<P: Provider> Watches<P> {
             _ => context.dependents_of(&same_kind, identity.meta(), change),
         };
         let api = Api::all_with(self.client.clone(), &resource);
-        keyed(api, Config::default(), self.lists, see, also).boxed()
+        keyed(api, Config::default(), self.lists, see, also, |_| {}).boxed()
     }
 
     /// Watches the tenants, which identities may be lent to. They are objects of the operator's
@@ -163,15 +165,31 @@ impl<P: Provider> Watches<P> {
             context.dependents(&Dependency::Object(key))
         };
         let api: Api<Metadata> = Api::all_with(self.context.client.clone(), &resource);
-        keyed(api, Config::default(), self.lists, not_managed, also).boxed()
+        let config = Config::default();
+        keyed(api, config, self.lists, not_managed, also, |_| {}).boxed()
     }
 
-    /// Watches the metadata of a kind. All its objects trigger their dependents.
+    /// Watches the metadata of a kind.
     fn metadata(&self, watched: &WatchedKind) -> Vec<Triggers> {
-        let apis = match watched.is_namespaced {
+        let apis = self.apis_of(watched).into_iter();
+        apis.map(|api| self.metadata_of(watched, api, |_| {}))
+            .collect()
+    }
+
+    fn apis_of(&self, watched: &WatchedKind) -> Vec<Api<Metadata>> {
+        match watched.is_namespaced {
             true => self.namespaced_apis(&watched.resource, &[]),
             false => vec![Api::all_with(self.client.clone(), &watched.resource)],
-        };
+        }
+    }
+
+    /// Watches the metadata of some objects of a kind. All of them trigger their dependents.
+    fn metadata_of(
+        &self,
+        watched: &WatchedKind,
+        api: Api<Metadata>,
+        listed: impl Fn(Listed) + Send + 'static,
+    ) -> Triggers {
         // The server selects namespaced objects, so that large clusters with several operators are
         // not watched as a whole by each of them.
         let config = match &self.context.watch_filter {
@@ -180,29 +198,26 @@ impl<P: Provider> Watches<P> {
             }
             _ => Config::default(),
         };
-        let watch = |api: Api<Metadata>| {
-            let (context, filtered) = (Arc::clone(&self.context), Arc::clone(&self.context));
-            let (kind, same_kind) = (watched.group_kind(), watched.group_kind());
-            let is_reconciled = watched.is_reconciled;
-            let see = move |object: &Metadata| {
-                let key = filtered.key_of(&kind, &object.metadata);
-                let is_managed = is_reconciled && filtered.is_watched(&object.metadata);
-                if is_managed {
-                    let metadata = Some(&object.metadata);
-                    filtered.provider.object_observed(&key, metadata);
-                }
-                filtered.observed(&key, &object.metadata, is_managed)
-            };
-            let also = move |object: &Metadata, change| {
-                if is_reconciled && change == Change::Gone {
-                    let key = context.key_of(&same_kind, &object.metadata);
-                    context.provider.object_observed(&key, None);
-                }
-                context.dependents_of(&same_kind, &object.metadata, change)
-            };
-            keyed(api, config.clone(), self.lists, see, also).boxed()
+        let (context, filtered) = (Arc::clone(&self.context), Arc::clone(&self.context));
+        let (kind, same_kind) = (watched.group_kind(), watched.group_kind());
+        let is_reconciled = watched.is_reconciled;
+        let see = move |object: &Metadata| {
+            let key = filtered.key_of(&kind, &object.metadata);
+            let is_managed = is_reconciled && filtered.is_watched(&object.metadata);
+            if is_managed {
+                let metadata = Some(&object.metadata);
+                filtered.provider.object_observed(&key, metadata);
+            }
+            filtered.observed(&key, &object.metadata, is_managed)
         };
-        apis.into_iter().map(watch).collect()
+        let also = move |object: &Metadata, change| {
+            if is_reconciled && change == Change::Gone {
+                let key = context.key_of(&same_kind, &object.metadata);
+                context.provider.object_observed(&key, None);
+            }
+            context.dependents_of(&same_kind, &object.metadata, change)
+        };
+        keyed(api, config, self.lists, see, also, listed).boxed()
     }
 
     /// Watches Secrets: held ones are reconciled, and all trigger the objects that depend on them.
@@ -219,7 +234,7 @@ impl<P: Provider> Watches<P> {
             let also = move |secret: &Metadata, change| {
                 context.dependents_of(&kind(), &secret.metadata, change)
             };
-            keyed(api, Config::default(), self.lists, see, also).boxed()
+            keyed(api, Config::default(), self.lists, see, also, |_| {}).boxed()
         };
         // The operator's namespace has the Secrets of identities, and nothing else that counts.
         let home = P::IDENTITIES.map(|_| self.context.operator_namespace.as_str());
