@@ -26,6 +26,8 @@ pub(super) struct Inputs {
     /// Changes when the spec or another object changes. Neither values nor their hashes are in it:
     /// it is stored in an annotation.
     pub digest: String,
+    /// The values of Secrets in the body, which must not show up in messages.
+    pub secrets: Vec<Hidden>,
 }
 
 /// The owner of a resource.
@@ -52,7 +54,12 @@ pub(super) async fn gather(object: &Object<'_>) -> Result<Result<Inputs, Problem
         Err(error) => return Ok(Err(unmapped(&error))),
     };
     let digest = digest_of(object, &resolved, &versions);
-    Ok(Ok(Inputs { body, digest }))
+    let secrets = resolved.secrets.into_values().flatten();
+    Ok(Ok(Inputs {
+        body,
+        digest,
+        secrets: secrets.map(|(_, value)| value).collect(),
+    }))
 }
 
 /// Records the dependencies of an object on everything that its body needs, without reading it.
