@@ -40,7 +40,7 @@ pub const RECONCILED_INPUTS: &str = "azure.insula.dev/reconciled-inputs";
 pub const ACCEPTED_ID: &str = "azure.insula.dev/accepted-id";
 /// Annotation with the scope of the credential that an object used last.
 pub const CREDENTIAL_SCOPE: &str = "azure.insula.dev/credential-scope";
-/// Annotation with the Secret that an object holds; empty if it needs none any more.
+/// Annotation with the Secret that an object holds; empty if it holds none.
 pub const CREDENTIAL_SECRET: &str = "azure.insula.dev/credential-secret";
 /// Annotation of an object, or its namespace, that may use a credential of a wider scope.
 pub const ALLOW_WIDER_CREDENTIAL: &str = "azure.insula.dev/allow-wider-credential";

@@ -149,7 +149,7 @@ enum Claimed {
 }
 
 /// Claims an object, so that a request to Azure is never lost: its ARM id, the scope of its
-/// credential and the finalizer are written before the first one.
+/// credential and the finalizer are written before the first one, and before the Secret is held.
 async fn claim_resource(
     object: &mut Object<'_>,
     policy: ReconcilePolicy,
@@ -197,12 +197,18 @@ async fn claim_new(
     if let Some((problem, outcome)) = duplicate::check(object, &id, policy).await? {
         return Ok(Claimed::No(problem, outcome));
     }
-    if !azure.hold(object).await? {
-        return Ok(Claimed::No(None, Outcome::Progressed));
-    }
     let owner = owner.and_then(|owner| owner.object);
     let fields = claim_fields(object, &id, &azure, owner.as_ref());
     object.write_with_next(fields);
+    if azure.has_secret() {
+        // The object is a user of the Secret before it holds it: what it holds is released with
+        // it, and no other object ends the hold meanwhile.
+        object.flush().await?;
+        of.forget_secrets();
+        if !azure.hold(object).await? {
+            return Ok(Claimed::No(None, Outcome::Progressed));
+        }
+    }
     let opened = Some(azure);
     Ok(Claimed::Yes { id, opened })
 }
