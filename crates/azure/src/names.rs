@@ -15,6 +15,9 @@ pub const NAMESPACE_CREDENTIAL: &str = "aso-credential";
 pub const OPERATOR_NAMESPACE: &str = "azure.microsoft.com/operator-namespace";
 /// The name that Azure Service Operator v2 has for the same annotation.
 pub const OPERATOR_NAMESPACE_V2: &str = "serviceoperator.azure.com/operator-namespace";
+/// What begins the value of that annotation in the space of a tenant if the operator is in the
+/// system's space.
+pub const SYSTEM_OPERATOR: &str = "system/";
 /// Annotation that names the Secret with the credential of an object.
 pub const CREDENTIAL_FROM: &str = "serviceoperator.azure.com/credential-from";
 /// Annotation that says what the operator does with the resource in Azure.

@@ -18,6 +18,7 @@ use tracing::{debug, info, warn};
 use super::Azure;
 use super::assertions::ServiceAccountTokens;
 use super::credentials::Terms;
+use super::foreign_claim::ForeignClaims;
 use super::namespace_claim::NamespaceClaims;
 use super::original_version::OriginalVersions;
 use super::ownership::Owners;
@@ -79,7 +80,10 @@ impl Operator {
             _ => TokenFile::default(),
         };
         shell.concurrency = settings.concurrent_reconciles.max(1) * WORKERS_PER_RECONCILE;
-        shell.sessions.concurrency = Concurrency::of_one_endpoint(shell.concurrency * 3 / 4);
+        shell.sessions.concurrency = match settings.multiple_clouds {
+            true => Concurrency::of_many_endpoints((shell.concurrency / 4).max(1)),
+            false => Concurrency::of_one_endpoint(shell.concurrency * 3 / 4),
+        };
         Self {
             shell,
             settings,
@@ -293,6 +297,11 @@ impl Parts {
     fn provider(&self, operator: &Operator, served: Arc<ServedKinds>) -> Azure {
         Azure {
             namespace: operator.settings.pod_namespace.clone(),
+            foreign_claims: operator
+                .shell
+                .namespaces
+                .is_empty()
+                .then(ForeignClaims::default),
             served,
             terms: self.terms.clone(),
             default_policy: operator.settings.default_policy,
