@@ -172,7 +172,7 @@ mod tests {
             let metadata = ObjectMeta {
                 finalizers: is_claimed.then(|| vec![FINALIZER.to_owned()]),
                 annotations: Some(annotations.collect()),
-                deletion_timestamp: is_deleted.then(|| Time(Timestamp::UNIX_EPOCH)),
+                deletion_timestamp: is_deleted.then_some(Time(Timestamp::UNIX_EPOCH)),
                 ..ObjectMeta::default()
             };
             let needed = needs(&metadata, &Annotations::new(), SECRET);

@@ -364,3 +364,26 @@ fn own_credential(own: &GlobalCredential) -> StaticCredentials {
         bound: AllowedEndpoints::Anywhere,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_that_secrets_name_do_not_share_the_workers_of_one_endpoint() {
+        for (value, is_many) in [("false", false), ("true", true)] {
+            let values = [
+                ("POD_NAMESPACE", "a-system"),
+                ("ALLOW_MULTI_ENV_MANAGEMENT", value),
+            ];
+            let values = values.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            let settings = Settings::parse(&values.into()).unwrap().settings;
+            let shell = Operator::new("test", settings).shell;
+            let expected = match is_many {
+                true => Concurrency::of_many_endpoints(shell.concurrency / 4),
+                false => Concurrency::of_one_endpoint(shell.concurrency * 3 / 4),
+            };
+            assert_eq!(shell.sessions.concurrency, expected, "{value}");
+        }
+    }
+}
