@@ -22,13 +22,13 @@ pub use import::import;
 pub use needs::{MappingError, Needs, ObjectReference, Reference, Resolved};
 
 use crate::table::{Kind, Owner, Version};
-use needs::Lookup;
+use needs::{Contents, Lookup};
 
 /// Returns the other objects that the body of an object needs.
 ///
 /// # Errors
 ///
-/// If a reference is malformed.
+/// If a reference is malformed, or there are too many.
 pub fn needs(kind: &Kind, version: &Version, object: &Value) -> Result<Needs, MappingError> {
     let mut needs = Needs::default();
     write(kind, version, object, &mut needs)?;
@@ -39,14 +39,14 @@ pub fn needs(kind: &Kind, version: &Version, object: &Value) -> Result<Needs, Ma
 ///
 /// # Errors
 ///
-/// If a reference is malformed, or another object or its key is missing.
+/// If a reference is malformed, another object or its key is missing, or values are too large.
 pub fn body(
     kind: &Kind,
     version: &Version,
     object: &Value,
     resolved: &Resolved,
 ) -> Result<Value, MappingError> {
-    write(kind, version, object, &mut &*resolved).map(Value::Object)
+    write(kind, version, object, &mut Contents::new(resolved)).map(Value::Object)
 }
 
 fn write(
@@ -69,6 +69,17 @@ pub fn status(kind: &Kind, version: &Version, response: &Value) -> Map<String, V
     fields.map_or_else(Map::new, |it| status::root(it, kind.status(version)))
 }
 
+/// Returns the other objects that the name in Azure needs.
+///
+/// # Errors
+///
+/// If there is no name.
+pub fn name_needs(kind: &Kind, object: &Value) -> Result<Needs, MappingError> {
+    let mut needs = Needs::default();
+    looked_up_name(kind, object, &mut needs)?;
+    Ok(needs)
+}
+
 /// Returns the name in Azure.
 ///
 /// # Errors
@@ -79,7 +90,7 @@ pub fn azure_name(
     object: &Value,
     resolved: &Resolved,
 ) -> Result<String, MappingError> {
-    looked_up_name(kind, object, &mut &*resolved)
+    looked_up_name(kind, object, &mut Contents::new(resolved))
 }
 
 fn looked_up_name(

@@ -17,6 +17,9 @@ pub const NAMESPACE_CREDENTIAL: &str = "aso-credential";
 pub const OPERATOR_NAMESPACE: &str = "azure.microsoft.com/operator-namespace";
 /// The name that Azure Service Operator v2 has for the same annotation.
 pub const OPERATOR_NAMESPACE_V2: &str = "serviceoperator.azure.com/operator-namespace";
+/// What begins the value of that annotation in the space of a tenant if the operator is in the
+/// system's space.
+pub const SYSTEM_OPERATOR: &str = "system/";
 /// Annotation that names the Secret with the credential of an object.
 pub const CREDENTIAL_FROM: &str = "serviceoperator.azure.com/credential-from";
 /// Annotation that says what the operator does with the resource in Azure.
@@ -44,7 +47,7 @@ pub const ACCEPTED_ID: &str = "azure.insula.dev/accepted-id";
 pub const ACCEPTED_PROOF: &str = "azure.insula.dev/accepted-proof";
 /// Annotation with the scope of the credential that an object used last.
 pub const CREDENTIAL_SCOPE: &str = "azure.insula.dev/credential-scope";
-/// Annotation with the Secret that an object holds; empty if it needs none any more.
+/// Annotation with the Secret that an object holds; empty if it holds none.
 pub const CREDENTIAL_SECRET: &str = "azure.insula.dev/credential-secret";
 /// Annotation of an object, or its namespace, that may use a credential of a wider scope.
 pub const ALLOW_WIDER_CREDENTIAL: &str = "azure.insula.dev/allow-wider-credential";

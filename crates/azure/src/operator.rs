@@ -38,6 +38,7 @@ mod conclude;
 mod credentials;
 mod duplicate;
 mod export;
+mod foreign_claim;
 mod held_secret;
 mod inputs;
 pub mod missing_rights;

@@ -53,7 +53,9 @@ use serde_json::Value;
 pub use access::{Access, Closed, MAX_WAIT};
 pub use account_file::account_file;
 pub use context::{Bounds, Context, Dependency, StaticCredentials};
-pub use hold::{HoldOutcome, end_hold, take_hold};
+pub use hold::{
+    EndingHold, HOLD_ENDING, HoldOutcome, announce_hold_end, end_hold, end_shared_hold, take_hold,
+};
 pub use identity::IdentityStatus;
 pub use reconciliation::Reconciliation;
 pub use requeue::Requeue;

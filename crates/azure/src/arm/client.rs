@@ -1,5 +1,6 @@
 //! Requests with the tokens of one credential.
 
+mod bounded;
 mod list;
 
 use std::time::Duration;
@@ -8,10 +9,13 @@ use futures_util::future::try_join_all;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, IF_MATCH, USER_AGENT};
 use http::request::Builder;
 use http::{HeaderMap, Request, StatusCode};
+use insula_identity::credential::Hidden;
 use insula_operator::outbound::{HttpClient, HttpResponse, RequestError, RequestOptions};
 use jiff::Timestamp;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
+
+use bounded::Bounds;
 
 use super::error::ArmError;
 use super::id::ResourceId;
@@ -22,8 +26,8 @@ use super::throttle::Requests;
 use crate::entra::base_url::BaseUrl;
 use crate::entra::{Token, TokenError, Tokens};
 
-/// The maximum size of a response. Lists and clusters have some hundred KiB.
-const MAX_RESPONSE_KIB: usize = 8 << 10;
+/// The size of the smallest value of a Secret that is removed from messages.
+const MIN_SECRET_BYTES: usize = 6;
 /// Tokens of further tenants.
 const AUXILIARY: &str = "x-ms-authorization-auxiliary";
 const RATE_LIMIT: &str = "x-ms-ratelimit-remaining-subscription-";
@@ -108,6 +112,21 @@ impl RequestFailure {
         }
     }
 
+    /// Returns the failure without values that the server may have repeated. Short ones are left:
+    /// they are part of many words.
+    #[must_use]
+    pub fn without(self, secrets: &[Hidden]) -> Self {
+        let Self::Refused { error, limits } = self else {
+            return self;
+        };
+        let texts = secrets.iter().filter_map(Hidden::text);
+        let texts = texts.filter(|text| text.len() >= MIN_SECRET_BYTES);
+        Self::Refused {
+            error: Box::new(texts.fold(*error, ArmError::without)),
+            limits,
+        }
+    }
+
     /// Returns whether the subscription has used up its requests.
     pub fn is_throttled(&self) -> bool {
         let status = self.arm_error().map(|error| error.status);
@@ -133,6 +152,8 @@ struct Received {
     status: StatusCode,
     headers: HeaderMap,
     body: Value,
+    /// The estimated size of the parsed body.
+    size: usize,
     limits: Limits,
     /// The tokens that were sent, which must not show up in messages.
     tokens: SentTokens,
@@ -282,6 +303,11 @@ impl Client {
             .success()
     }
 
+    /// Returns the limits of responses. A Secret may name another server than the operator's own.
+    fn bounds(&self) -> Bounds {
+        Bounds::of(self.http.is_trusted())
+    }
+
     fn path(&self, below: &str, api_version: &str) -> String {
         let version = utf8_percent_encode(api_version, QUERY);
         self.server
@@ -352,14 +378,15 @@ impl Client {
         };
         let request = request.body(body);
         let request = request.map_err(|error| RequestFailure::Unreachable(error.into()))?;
+        let bounds = self.bounds();
         let options = RequestOptions {
-            max_response_kib: MAX_RESPONSE_KIB,
+            max_response_kib: bounds.response_kib,
             ..RequestOptions::new(self.timeout)
         };
         let sent = self.http.send(request, options).await;
         let response = sent.map_err(RequestFailure::Unreachable)?;
         tracing::debug!(%method, status = response.status.as_u16(), "ARM request answered");
-        Ok(Received::new(method, &response, tokens))
+        Received::new(method, &response, tokens, bounds)
     }
 
     /// Returns a request with the headers that all requests have.
@@ -389,17 +416,25 @@ fn secret(text: &str) -> Result<HeaderValue, RequestFailure> {
 }
 
 impl Received {
-    fn new(method: &http::Method, response: &HttpResponse, tokens: SentTokens) -> Self {
-        Self {
+    fn new(
+        method: &http::Method,
+        response: &HttpResponse,
+        tokens: SentTokens,
+        bounds: Bounds,
+    ) -> Result<Self, RequestFailure> {
+        let (body, size) = bounded::parse(&response.body, bounds)
+            .map_err(|_| RequestFailure::InvalidAnswer("it has too many elements"))?;
+        Ok(Self {
             status: response.status,
             headers: response.headers.clone(),
-            body: serde_json::from_slice(&response.body).unwrap_or_default(),
+            body,
+            size,
             limits: Limits {
                 remaining: remaining(&response.headers, Requests::of(method)),
                 retry_after: retry_after::parse(&response.headers, Timestamp::now()),
             },
             tokens,
-        }
+        })
     }
 
     fn answer(&self) -> Answer<'_> {

@@ -61,7 +61,7 @@ pub enum InvalidBaseUrl {
 
 /// A URL that is not below a base URL. The text of the URL may be signed, and is not shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the URL is of another server")]
+#[error("the URL is of another server, or ambiguous")]
 pub struct ForeignUrl;
 
 impl BaseUrl {
@@ -110,9 +110,14 @@ impl BaseUrl {
     ///
     /// # Errors
     ///
-    /// If the URL is relative, or its scheme, host or port is another one.
+    /// If the URL is relative, its scheme, host or port is another one, or its path has segments
+    /// that lead elsewhere than they seem to.
     pub fn path_within(&self, url: &str) -> Result<String, ForeignUrl> {
         let (is_cleartext, endpoint, rest) = split(url).ok_or(ForeignUrl)?;
+        let path = rest.split('?').next().unwrap_or_default();
+        if path.split('/').any(is_ambiguous) {
+            return Err(ForeignUrl);
+        }
         match is_cleartext == self.is_cleartext && endpoint == self.endpoint {
             true if rest.starts_with('/') => Ok(rest.to_owned()),
             true => Ok(format!("/{rest}")),
@@ -148,6 +153,14 @@ impl fmt::Display for BaseUrl {
 
 fn is_dot_segment(segment: &str) -> bool {
     matches!(segment, "." | "..")
+}
+
+/// Returns whether servers may take a segment of a path for others: it is a dot segment, or has an
+/// encoded slash.
+fn is_ambiguous(segment: &str) -> bool {
+    let lower = segment.to_ascii_lowercase();
+    let has_slash = lower.contains("%2f") || lower.contains("%5c");
+    has_slash || is_dot_segment(&lower.replace("%2e", "."))
 }
 
 /// Splits an absolute URL: whether it is without TLS, its server, and its path with the query.
@@ -267,6 +280,15 @@ mod tests {
                 Err(ForeignUrl),
             ),
             ("//evil.example/a", Err(ForeignUrl)),
+            (
+                "https://management.azure.com/a.b/..c?d=../e%2F",
+                Ok("/a.b/..c?d=../e%2F"),
+            ),
+            ("https://management.azure.com/a/../b", Err(ForeignUrl)),
+            ("https://management.azure.com/a/./b", Err(ForeignUrl)),
+            ("https://management.azure.com/a/%2E./b", Err(ForeignUrl)),
+            ("https://management.azure.com/a%2f..%2Fb", Err(ForeignUrl)),
+            ("https://management.azure.com/a%5Cb", Err(ForeignUrl)),
             ("/subscriptions/a", Err(ForeignUrl)),
             ("", Err(ForeignUrl)),
         ] {

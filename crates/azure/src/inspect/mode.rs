@@ -11,7 +11,9 @@ use k8s_openapi::api::core::v1::{EnvVar, Secret};
 use kube::{Api, Client};
 
 use crate::manifests::DEPLOYMENT;
-use crate::names::{CLAIM_LEASE, OPERATOR_NAMESPACE, OPERATOR_NAMESPACE_V2, SYSTEM_NAMESPACE};
+use crate::names::{
+    CLAIM_LEASE, OPERATOR_NAMESPACE, OPERATOR_NAMESPACE_V2, SYSTEM_NAMESPACE, SYSTEM_OPERATOR,
+};
 use crate::settings::{CredentialMode, SECRET_NAMES, Settings};
 
 const SETTING: &str = "AZURE_OPERATOR_AUTH_SOURCE_MODE";
@@ -57,6 +59,9 @@ pub(super) async fn find(
     annotations: &BTreeMap<String, String>,
 ) -> OperatorMode {
     let operator = operator_namespace(client, namespace, annotations).await;
+    if operator.starts_with(SYSTEM_OPERATOR) {
+        return OperatorMode::Unknown("the system's operator reconciles the object".to_owned());
+    }
     let secret = match settings_secret(client, &operator).await {
         Ok(secret) => secret,
         Err(why) => return OperatorMode::Unknown(why),

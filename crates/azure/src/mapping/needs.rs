@@ -6,6 +6,15 @@ use std::fmt;
 use insula_identity::credential::Hidden;
 use serde_json::Value;
 
+/// The maximum number of other objects, and of keys in them, that one body needs: each is read from
+/// the API server, and watched.
+pub const MAX_NEEDS: usize = 256;
+/// The maximum size of all values of Secrets and ConfigMaps that one body needs. ARM accepts bodies
+/// of 4 MiB.
+pub const MAX_VALUE_BYTES: usize = 8 << 20;
+/// What an entry takes besides its key and its value: a Secret may have very many small ones.
+const ENTRY_BYTES: usize = 64;
+
 /// A reference to another resource in the object's namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectReference {
@@ -53,6 +62,15 @@ impl Needs {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+
+    /// Checks the number of needs after one was added.
+    fn check_count(&self) -> Result<(), MappingError> {
+        let secrets = self.secrets.len() + self.whole_secrets.len();
+        match self.references.len() + secrets + self.config_maps.len() {
+            0..=MAX_NEEDS => Ok(()),
+            _ => Err(MappingError::TooManyNeeds),
+        }
+    }
 }
 
 /// The contents of the other objects.
@@ -64,6 +82,70 @@ pub struct Resolved {
     pub secrets: BTreeMap<String, BTreeMap<String, Hidden>>,
     /// The data of ConfigMaps by name.
     pub config_maps: BTreeMap<String, BTreeMap<String, String>>,
+    /// The size of all values that were added.
+    size: usize,
+}
+
+impl Resolved {
+    /// Adds those keys of a Secret that are needed.
+    ///
+    /// # Errors
+    ///
+    /// If all values together are too large.
+    pub fn add_secret(
+        &mut self,
+        needs: &Needs,
+        name: &str,
+        data: impl IntoIterator<Item = (String, Hidden)>,
+    ) -> Result<(), MappingError> {
+        let is_whole = needs.whole_secrets.contains(name);
+        let is_needed =
+            |key: &str| is_whole || needs.secrets.contains(&KeyReference::new(name, key));
+        let kept = self.secrets.entry(name.to_owned()).or_default();
+        for (key, value) in data.into_iter().filter(|(key, _)| is_needed(key)) {
+            add_size(&mut self.size, &key, value.reveal().len())?;
+            kept.insert(key, value);
+        }
+        Ok(())
+    }
+
+    /// Adds those keys of a ConfigMap that are needed.
+    ///
+    /// # Errors
+    ///
+    /// If all values together are too large.
+    pub fn add_config_map(
+        &mut self,
+        needs: &Needs,
+        name: &str,
+        data: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<(), MappingError> {
+        let is_needed = |key: &str| needs.config_maps.contains(&KeyReference::new(name, key));
+        let kept = self.config_maps.entry(name.to_owned()).or_default();
+        for (key, value) in data.into_iter().filter(|(key, _)| is_needed(key)) {
+            add_size(&mut self.size, &key, value.len())?;
+            kept.insert(key, value);
+        }
+        Ok(())
+    }
+}
+
+/// Adds the size of a value with its key, and checks that it is not too large.
+fn add_size(size: &mut usize, key: &str, value: usize) -> Result<(), MappingError> {
+    *size = size.saturating_add(ENTRY_BYTES + key.len() + value);
+    match *size {
+        0..=MAX_VALUE_BYTES => Ok(()),
+        _ => Err(MappingError::TooLarge),
+    }
+}
+
+impl KeyReference {
+    fn new(name: &str, key: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            key: key.to_owned(),
+        }
+    }
 }
 
 /// A field that cannot be mapped.
@@ -113,13 +195,22 @@ pub enum MappingError {
         /// The key.
         key: String,
     },
+    /// The body needs too many other objects.
+    #[error("spec: it refers to more than {MAX_NEEDS} other objects and keys")]
+    TooManyNeeds,
+    /// The values of Secrets and ConfigMaps are too large.
+    #[error(
+        "spec: the values of Secrets and ConfigMaps that it refers to have more than {} MiB",
+        MAX_VALUE_BYTES >> 20
+    )]
+    TooLarge,
 }
 
 impl MappingError {
     /// Returns the reason of the condition `Ready` while the error lasts.
     pub const fn reason(&self) -> &'static str {
         match self {
-            Self::Malformed { .. } => "Failed",
+            Self::Malformed { .. } | Self::TooManyNeeds | Self::TooLarge => "Failed",
             Self::ReferenceNotFound { .. } => "ReferenceNotFound",
             Self::SecretNotFound { .. } | Self::SecretKeyNotFound { .. } => "SecretNotFound",
             Self::ConfigMapNotFound { .. } => "ConfigMapNotFound",
@@ -202,29 +293,46 @@ pub(super) type Texts = BTreeMap<String, String>;
 impl Lookup for Needs {
     fn id(&mut self, reference: ObjectReference, _: &str) -> Result<String, MappingError> {
         self.references.insert(reference);
-        Ok(String::new())
+        self.check_count().map(|()| String::new())
     }
 
     fn secret(&mut self, reference: KeyReference, _: &str) -> Result<String, MappingError> {
         self.secrets.insert(reference);
-        Ok(String::new())
+        self.check_count().map(|()| String::new())
     }
 
     fn whole_secret(&mut self, name: &str, _: &str) -> Result<Texts, MappingError> {
         self.whole_secrets.insert(name.to_owned());
-        Ok(Texts::new())
+        self.check_count().map(|()| Texts::new())
     }
 
     fn config_map(&mut self, reference: KeyReference, _: &str) -> Result<String, MappingError> {
         self.config_maps.insert(reference);
-        Ok(String::new())
+        self.check_count().map(|()| String::new())
     }
 }
 
-impl Lookup for &Resolved {
+/// The contents of other objects while they are written into a body.
+pub(super) struct Contents<'a> {
+    resolved: &'a Resolved,
+    /// The size of the values in the body, which may have the same one many times.
+    written: usize,
+}
+
+impl<'a> Contents<'a> {
+    pub(super) const fn new(resolved: &'a Resolved) -> Self {
+        Self {
+            resolved,
+            written: 0,
+        }
+    }
+}
+
+impl Lookup for Contents<'_> {
     fn id(&mut self, reference: ObjectReference, path: &str) -> Result<String, MappingError> {
-        let id = self.ids.get(&reference).cloned();
-        id.ok_or_else(|| MappingError::ReferenceNotFound {
+        let id = self.resolved.ids.get(&reference);
+        add_size(&mut self.written, "", id.map_or(0, String::len))?;
+        id.cloned().ok_or_else(|| MappingError::ReferenceNotFound {
             path: path.to_owned(),
             reference,
         })
@@ -232,25 +340,30 @@ impl Lookup for &Resolved {
 
     fn secret(&mut self, reference: KeyReference, path: &str) -> Result<String, MappingError> {
         let KeyReference { name, key } = reference;
-        let Some(data) = self.secrets.get(&name) else {
+        let Some(data) = self.resolved.secrets.get(&name) else {
             let path = path.to_owned();
             return Err(MappingError::SecretNotFound { path, name });
         };
-        let text = data.get(&key).and_then(Hidden::text).map(str::to_owned);
-        text.ok_or_else(|| MappingError::SecretKeyNotFound {
-            path: path.to_owned(),
-            name,
-            key,
-        })
+        let text = data.get(&key).and_then(Hidden::text);
+        add_size(&mut self.written, "", text.map_or(0, str::len))?;
+        text.map(str::to_owned)
+            .ok_or_else(|| MappingError::SecretKeyNotFound {
+                path: path.to_owned(),
+                name,
+                key,
+            })
     }
 
     fn whole_secret(&mut self, name: &str, path: &str) -> Result<Texts, MappingError> {
-        let Some(data) = self.secrets.get(name) else {
+        let Some(data) = self.resolved.secrets.get(name) else {
             return Err(MappingError::SecretNotFound {
                 path: path.to_owned(),
                 name: name.to_owned(),
             });
         };
+        for (key, value) in data {
+            add_size(&mut self.written, key, value.reveal().len())?;
+        }
         let texts = data.iter().map(|(key, value)| {
             let text = value.text().map(|text| (key.clone(), text.to_owned()));
             text.ok_or_else(|| MappingError::SecretKeyNotFound {
@@ -264,12 +377,14 @@ impl Lookup for &Resolved {
 
     fn config_map(&mut self, reference: KeyReference, path: &str) -> Result<String, MappingError> {
         let KeyReference { name, key } = reference;
-        let data = self.config_maps.get(&name);
-        let text = data.and_then(|data| data.get(&key)).cloned();
-        text.ok_or_else(|| MappingError::ConfigMapNotFound {
-            path: path.to_owned(),
-            name,
-            key,
-        })
+        let data = self.resolved.config_maps.get(&name);
+        let text = data.and_then(|data| data.get(&key));
+        add_size(&mut self.written, "", text.map_or(0, String::len))?;
+        text.cloned()
+            .ok_or_else(|| MappingError::ConfigMapNotFound {
+                path: path.to_owned(),
+                name,
+                key,
+            })
     }
 }

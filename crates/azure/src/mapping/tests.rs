@@ -128,6 +128,46 @@ fn missing_objects_are_named_with_the_field() {
 }
 
 #[test]
+fn needs_and_the_size_of_values_are_limited() {
+    let (kind, version) = kind("app", "ContainerApp");
+    let app = |count: usize, names: usize| {
+        let secret = |n: usize| {
+            let value = json!({"name": format!("s{}", n % names), "key": "k"});
+            json!({"name": format!("n{n}"), "value": value})
+        };
+        let secrets: Vec<_> = (0..count).map(secret).collect();
+        json!({"spec": {"azureName": "a", "configuration": {"secrets": secrets}}})
+    };
+    let needed = needs(kind, version, &app(1024, 256)).unwrap();
+    assert_eq!(needed.secrets.len(), 256);
+    let error = needs(kind, version, &app(1024, 257)).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "spec: it refers to more than 256 other objects and keys"
+    );
+    let too_large = "spec: the values of Secrets and ConfigMaps that it refers to have more than \
+                     8 MiB";
+    let mebibyte = || Hidden::new(vec![b'x'; 1 << 20]);
+    let mut resolved = Resolved::default();
+    for n in 0..9 {
+        // Only the key that is needed counts, and is kept.
+        let data = ["k", "other"].map(|key| (key.to_owned(), mebibyte()));
+        let added = resolved.add_secret(&needed, &format!("s{n}"), data);
+        let message = added.err().map(|error| error.to_string());
+        let expected = (n > 6).then(|| too_large.to_owned());
+        assert_eq!(message, expected, "{n}");
+        assert!(!resolved.secrets[&format!("s{n}")].contains_key("other"));
+    }
+    // One value may be in the body many times.
+    let mut resolved = Resolved::default();
+    let data = [("k".to_owned(), mebibyte())];
+    resolved.add_secret(&needed, "s0", data).unwrap();
+    assert!(body(kind, version, &app(7, 1), &resolved).is_ok());
+    let error = body(kind, version, &app(8, 1), &resolved).unwrap_err();
+    assert_eq!(error.to_string(), too_large);
+}
+
+#[test]
 fn name_in_azure_may_come_from_a_config_map() {
     let spec = json!({"azureNameFromConfig": {"name": "c", "key": "k"}});
     let mut resolved = Resolved::default();

@@ -54,6 +54,11 @@ impl Azure {
         self.session.client().server().endpoint().to_string()
     }
 
+    /// Returns whether the credential is in a Secret, which is held.
+    pub(super) fn has_secret(&self) -> bool {
+        matches!(self.credential.source, Source::Secret { .. })
+    }
+
     /// Holds the Secret of the credential until the object does not need it any more. Returns
     /// whether it still exists.
     pub(super) async fn hold(&self, object: &Object<'_>) -> Result<bool, kube::Error> {

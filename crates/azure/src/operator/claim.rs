@@ -2,14 +2,27 @@
 //!
 //! An operator writes its namespace into an annotation before it does anything else. The write is
 //! guarded by the version of the object, so of two operators only one succeeds.
+//!
+//! A tenant of an Insula may run an operator in its space, in a namespace of the same name as that
+//! of the server's operator, which works in all spaces. In tenants' spaces the latter has another
+//! name, which no namespace can have.
 
 use std::collections::BTreeMap;
 
+use insula_operator::key::Space;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::ready::OVERLAP;
-use crate::names::{OPERATOR_NAMESPACE, OPERATOR_NAMESPACE_V2};
+use crate::names::{OPERATOR_NAMESPACE, OPERATOR_NAMESPACE_V2, SYSTEM_OPERATOR};
+
+/// Returns the name of an operator for objects of a space.
+pub(super) fn operator_name(namespace: &str, space: &Space) -> String {
+    match space {
+        None => namespace.to_owned(),
+        Some(_) => format!("{SYSTEM_OPERATOR}{namespace}"),
+    }
+}
 
 /// The operator that an object belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,6 +133,16 @@ mod tests {
                 .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())));
             assert_eq!(claim(&given.collect(), "a"), expected, "{v1:?} {v2:?}");
         }
+    }
+
+    #[test]
+    fn operator_of_the_system_has_another_name_in_the_spaces_of_tenants() {
+        assert_eq!(operator_name("a-system", &None), "a-system");
+        let name = operator_name("a-system", &Some("red".into()));
+        assert_eq!(name, "system/a-system");
+        let annotations = [(OPERATOR_NAMESPACE.to_owned(), "a-system".to_owned())];
+        let expected = Claim::Other("a-system".to_owned());
+        assert_eq!(claim(&annotations.into(), &name), expected);
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! The Secret with the credential of an object, which is held while a resource needs it.
 //!
-//! An annotation records which Secret an object holds, so that a Secret is released when the object
-//! refers to another one. Before an object is let go, the record is emptied: of several objects that
-//! are deleted at the same time, the last one finds no other user.
+//! An object is a user of a Secret from the moment on in which it has the finalizer and refers to
+//! the Secret; the Secret is held afterwards. An annotation records which Secret an object holds, so
+//! that a Secret is released when the object refers to another one. An object that is deleted, and
+//! has nothing in Azure any more, is no user: of several objects that are deleted at the same time,
+//! the last one finds no other user.
 
 use insula_identity::claim::Hold;
 use insula_identity::credential::{Credential, Source};
-use insula_operator::provider::{Dependency, end_hold};
+use insula_operator::provider::{Dependency, announce_hold_end, end_shared_hold};
 use insula_operator::read::is_valid_name;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DynamicObject, ListParams, ObjectMeta};
@@ -15,7 +17,10 @@ use tracing::info;
 use super::credentials::{is_wider_allowed, secret_name};
 use super::object::Object;
 use super::policy::Annotations;
-use crate::names::{CREDENTIAL_FINALIZER, CREDENTIAL_SECRET, FINALIZER};
+use crate::names::{
+    CREDENTIAL_FINALIZER, CREDENTIAL_SECRET, FINALIZER, LATEST_RECONCILED_GENERATION,
+    RECONCILED_INPUTS,
+};
 
 /// How a Secret is held.
 pub(super) const HOLD: Hold = Hold::Shared {
@@ -70,18 +75,28 @@ pub(super) async fn release_replaceable(object: &Object<'_>) -> Result<(), kube:
     }
 }
 
-/// Ends the hold on a Secret, unless another object needs it.
+/// Ends the hold on a Secret, unless another object needs it. The name may come from an annotation,
+/// which users can edit.
 pub(super) async fn release(object: &Object<'_>, name: &str) -> Result<(), kube::Error> {
     let of = object.of;
+    if !is_valid_name(name) {
+        return Ok(());
+    }
     let secrets = of.secrets(of.key.namespace_or_empty());
     let held = secrets.get_metadata_opt(name).await?;
     let is_held = held.is_some_and(|secret| {
         let finalizers = secret.metadata.finalizers.unwrap_or_default();
         finalizers.iter().any(|one| one == CREDENTIAL_FINALIZER)
     });
-    if is_held && !has_other_users(object, name).await? {
-        let shape = of.context.provider.terms.shape;
-        end_hold(&secrets, &HOLD, shape, name, false).await?;
+    if !is_held || has_other_users(object, name).await? {
+        return Ok(());
+    }
+    let Some(ending) = announce_hold_end(&secrets, &HOLD, name).await? else {
+        return Ok(());
+    };
+    // One that became a user before the announcement is found now, and a later one finds it.
+    if !has_other_users(object, name).await? {
+        end_shared_hold(&secrets, &HOLD, ending).await?;
         info!(key = %of.key, secret = name, "Secret released");
     }
     Ok(())
@@ -104,55 +119,66 @@ async fn has_other_users(object: &Object<'_>, secret: &str) -> Result<bool, kube
     Ok(false)
 }
 
-/// Returns whether an object needs a Secret: it holds it, or will without a record of it, and may
+/// Returns whether an object needs a Secret: it holds it, or refers to it and will hold it, and may
 /// not use a wider credential instead.
 fn needs(metadata: &ObjectMeta, of_namespace: &Annotations, secret: &str) -> bool {
     let none = Annotations::new();
     let annotations = metadata.annotations.as_ref().unwrap_or(&none);
     let mut finalizers = metadata.finalizers.iter().flatten();
     let is_claimed = finalizers.any(|one| one == FINALIZER);
-    let recorded = annotations.get(CREDENTIAL_SECRET);
-    let name = recorded.map_or_else(|| secret_name(annotations), String::as_str);
-    is_claimed && name == secret && !is_wider_allowed(annotations, of_namespace)
+    let is_over = metadata.deletion_timestamp.is_some() && !was_sent(annotations);
+    let recorded = annotations.get(CREDENTIAL_SECRET).map(String::as_str);
+    let is_named = recorded == Some(secret) || secret_name(annotations) == secret;
+    is_claimed && !is_over && is_named && !is_wider_allowed(annotations, of_namespace)
+}
+
+/// Returns whether a resource may be in Azure: it was sent, and not deleted since.
+pub(super) fn was_sent(annotations: &Annotations) -> bool {
+    let records = [LATEST_RECONCILED_GENERATION, RECONCILED_INPUTS];
+    let mut values = records.iter().filter_map(|name| annotations.get(*name));
+    values.any(|value| !value.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use k8s_openapi::jiff::Timestamp;
+
     use super::*;
     use crate::names::{ALLOW_WIDER_CREDENTIAL, CREDENTIAL_FROM};
 
     #[test]
     fn object_needs_the_secret_that_it_records_or_refers_to() {
-        let allow = (ALLOW_WIDER_CREDENTIAL, "true");
-        for (is_claimed, annotations, expected) in [
-            (true, vec![], true),
-            (false, vec![], false),
-            (true, vec![(CREDENTIAL_FROM, "own")], false),
-            (true, vec![(CREDENTIAL_SECRET, "aso-credential")], true),
-            (true, vec![(CREDENTIAL_SECRET, "own")], false),
-            (true, vec![(CREDENTIAL_SECRET, "")], false),
-            (
-                true,
-                vec![
-                    (CREDENTIAL_FROM, "own"),
-                    (CREDENTIAL_SECRET, "aso-credential"),
-                ],
-                true,
-            ),
-            (true, vec![allow], false),
+        const SECRET: &str = "aso-credential";
+        let own = (CREDENTIAL_FROM, "own");
+        let sent = (RECONCILED_INPUTS, "digest");
+        for (is_claimed, is_deleted, annotations, expected) in [
+            (true, false, vec![], true),
+            (false, false, vec![], false),
+            (true, false, vec![own], false),
+            (true, false, vec![(CREDENTIAL_SECRET, SECRET)], true),
+            // It will hold the one that it refers to now.
+            (true, false, vec![(CREDENTIAL_SECRET, "own")], true),
+            (true, false, vec![(CREDENTIAL_SECRET, "")], true),
+            (true, false, vec![own, (CREDENTIAL_SECRET, SECRET)], true),
+            (true, false, vec![(ALLOW_WIDER_CREDENTIAL, "true")], false),
+            (true, true, vec![sent], true),
+            (true, true, vec![(LATEST_RECONCILED_GENERATION, "1")], true),
+            (true, true, vec![(CREDENTIAL_SECRET, SECRET)], false),
         ] {
-            let shown = format!("{is_claimed} {annotations:?}");
+            let shown = format!("{is_claimed} {is_deleted} {annotations:?}");
             let annotations = annotations.into_iter();
             let annotations = annotations.map(|(k, v)| (k.to_owned(), v.to_owned()));
             let metadata = ObjectMeta {
                 finalizers: is_claimed.then(|| vec![FINALIZER.to_owned()]),
                 annotations: Some(annotations.collect()),
+                deletion_timestamp: is_deleted.then_some(Time(Timestamp::UNIX_EPOCH)),
                 ..ObjectMeta::default()
             };
-            let needed = needs(&metadata, &Annotations::new(), "aso-credential");
+            let needed = needs(&metadata, &Annotations::new(), SECRET);
             assert_eq!(needed, expected, "{shown}");
             let allowed = [(ALLOW_WIDER_CREDENTIAL.to_owned(), "true".to_owned())].into();
-            assert!(!needs(&metadata, &allowed, "aso-credential"), "{shown}");
+            assert!(!needs(&metadata, &allowed, SECRET), "{shown}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The ids and values that a body needs from other objects.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use insula_identity::credential::Hidden;
 use insula_operator::key::{GroupKind, Key};
@@ -16,7 +16,7 @@ use super::ready::{Problem, Stored};
 use super::served::ServedKind;
 use crate::arm::ResourceId;
 use crate::arm::id::{InvalidId, ResourceType};
-use crate::mapping::{self, MappingError, ObjectReference, Reference, Resolved};
+use crate::mapping::{self, MappingError, Needs, ObjectReference, Reference, Resolved};
 use crate::names::RESOURCE_ID;
 use crate::table::{Behaviour, Kind, Scope};
 
@@ -26,6 +26,8 @@ pub(super) struct Inputs {
     /// Changes when the spec or another object changes. Neither values nor their hashes are in it:
     /// it is stored in an annotation.
     pub digest: String,
+    /// The values of Secrets in the body, which must not show up in messages.
+    pub secrets: Vec<Hidden>,
 }
 
 /// The owner of a resource.
@@ -41,7 +43,8 @@ pub(super) struct OwnerObject {
 ///
 /// If a request to the API server fails. The inner error is what the object lacks.
 pub(super) async fn gather(object: &Object<'_>) -> Result<Result<Inputs, Problem>, kube::Error> {
-    let (resolved, versions) = match resolve(object).await? {
+    let needs = mapping::needs(object.kind, object.version, object.value());
+    let (resolved, versions) = match resolve(object, needs).await? {
         Ok(resolved) => resolved,
         Err(problem) => return Ok(Err(problem)),
     };
@@ -51,7 +54,12 @@ pub(super) async fn gather(object: &Object<'_>) -> Result<Result<Inputs, Problem
         Err(error) => return Ok(Err(unmapped(&error))),
     };
     let digest = digest_of(object, &resolved, &versions);
-    Ok(Ok(Inputs { body, digest }))
+    let secrets = resolved.secrets.into_values().flatten();
+    Ok(Ok(Inputs {
+        body,
+        digest,
+        secrets: secrets.map(|(_, value)| value).collect(),
+    }))
 }
 
 /// Records the dependencies of an object on everything that its body needs, without reading it.
@@ -86,7 +94,10 @@ pub(super) fn depend(object: &Object<'_>) {
 pub(super) async fn azure_name(
     object: &Object<'_>,
 ) -> Result<Result<String, Problem>, kube::Error> {
-    let (resolved, _) = match resolve(object).await? {
+    // An object that cannot be mapped is not claimed. Only what the name needs is read.
+    let needs = mapping::needs(object.kind, object.version, object.value());
+    let needs = needs.and_then(|_| mapping::name_needs(object.kind, object.value()));
+    let (resolved, _) = match resolve(object, needs).await? {
         Ok(resolved) => resolved,
         Err(problem) => return Ok(Err(problem)),
     };
@@ -100,33 +111,38 @@ type Versions = BTreeSet<String>;
 /// Reads the objects that an object refers to. Missing ones are left out.
 async fn resolve(
     object: &Object<'_>,
+    needs: Result<Needs, MappingError>,
 ) -> Result<Result<(Resolved, Versions), Problem>, kube::Error> {
-    let needs = match mapping::needs(object.kind, object.version, object.value()) {
+    let needs = match needs {
         Ok(needs) => needs,
         Err(error) => return Ok(Err(unmapped(&error))),
     };
     let (mut resolved, mut versions) = (Resolved::default(), Versions::new());
-    for reference in needs.references {
-        let found = read_resource(object, &reference).await?;
+    for reference in &needs.references {
+        let found = read_resource(object, reference).await?;
         let id = found.and_then(|found| found.annotations().get(RESOURCE_ID).cloned());
-        resolved.ids.extend(id.map(|id| (reference, id)));
+        resolved.ids.extend(id.map(|id| (reference.clone(), id)));
     }
-    let secrets = needs.secrets.into_iter().map(|one| one.name);
-    let secrets: BTreeSet<String> = secrets.chain(needs.whole_secrets).collect();
+    let secrets = needs.secrets.iter().map(|one| &one.name);
+    let secrets: BTreeSet<_> = secrets.chain(&needs.whole_secrets).collect();
     for name in secrets {
-        if let Some(secret) = object.of.read::<Secret>(&name).await? {
+        if let Some(secret) = object.of.read::<Secret>(name).await? {
             versions.insert(version_of("Secret", &secret));
             let data = secret.data.unwrap_or_default().into_iter();
             let data = data.map(|(key, value)| (key, Hidden::new(value.0)));
-            resolved.secrets.insert(name, data.collect());
+            if let Err(error) = resolved.add_secret(&needs, name, data) {
+                return Ok(Err(unmapped(&error)));
+            }
         }
     }
-    let config_maps: BTreeSet<String> = needs.config_maps.into_iter().map(|one| one.name).collect();
+    let config_maps: BTreeSet<_> = needs.config_maps.iter().map(|one| &one.name).collect();
     for name in config_maps {
-        if let Some(map) = object.of.read::<ConfigMap>(&name).await? {
+        if let Some(map) = object.of.read::<ConfigMap>(name).await? {
             versions.insert(version_of("ConfigMap", &map));
-            let data: BTreeMap<_, _> = map.data.unwrap_or_default();
-            resolved.config_maps.insert(name, data);
+            let data = map.data.unwrap_or_default();
+            if let Err(error) = resolved.add_config_map(&needs, name, data) {
+                return Ok(Err(unmapped(&error)));
+            }
         }
     }
     Ok(Ok((resolved, versions)))
@@ -182,7 +198,9 @@ fn digest_of(object: &Object<'_>, resolved: &Resolved, versions: &Versions) -> S
 fn unmapped(error: &MappingError) -> Problem {
     let message = error.to_string();
     match error {
-        MappingError::Malformed { .. } => Problem::error("Failed", message),
+        MappingError::Malformed { .. } | MappingError::TooManyNeeds | MappingError::TooLarge => {
+            Problem::error("Failed", message)
+        }
         MappingError::ReferenceNotFound { .. } => Problem::warning("ReferenceNotFound", message),
         MappingError::SecretNotFound { .. } | MappingError::SecretKeyNotFound { .. } => {
             Problem::warning("SecretNotFound", message)

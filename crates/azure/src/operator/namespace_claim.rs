@@ -1,8 +1,9 @@
 //! Claims on target namespaces: a Lease in each names the operator that is configured for it.
 //!
-//! Which operator reconciles an object is decided by the object alone. The Lease shows at the start
-//! of an operator that another one is configured for the same namespace, before both have touched
-//! any object. Only rights in the namespace are needed.
+//! Which of several such operators reconciles an object is decided by the object alone. The Lease
+//! shows at the start of an operator that another one is configured for the same namespace, before
+//! both have touched any object. Only rights in the namespace are needed. An operator of all
+//! namespaces leaves a namespace with a Lease alone (see `foreign_claim`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,16 +13,17 @@ use insula_operator::event::{NewEvent, Reporter, event};
 use insula_operator::lease::Times;
 use insula_operator::provider::Provider;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{ObjectMeta, PostParams};
+use kube::api::{ListParams, ObjectMeta, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 
 use super::Azure;
-use crate::names::CLAIM_LEASE;
+use crate::names::{CLAIM_LEASE, OPERATOR_NAMESPACE_V2};
 
 /// How much longer than the Lease of the leader a claim is valid: nothing waits for it, and there
 /// may be many namespaces.
@@ -57,6 +59,9 @@ impl NamespaceClaims {
     pub(super) async fn keep(&self) {
         join_all(self.namespaces.iter().map(|one| self.keep_one(one))).await;
         // An operator of all namespaces claims none.
+        if let Err(error) = self.report_all().await {
+            debug!(%error, "claims on namespaces not read");
+        }
         std::future::pending::<()>().await;
     }
 
@@ -110,6 +115,21 @@ impl NamespaceClaims {
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(Holder::Own),
             written => written.map(|_| Holder::Own),
         }
+    }
+
+    /// Reports the namespaces that this operator leaves to others.
+    async fn report_all(&self) -> Result<(), kube::Error> {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let listed = namespaces.list_metadata(&ListParams::default()).await?;
+        for namespace in listed.items {
+            let namespace = namespace.name_any();
+            let lease = self.leases(&namespace).get_opt(CLAIM_LEASE).await?;
+            let other = holder(lease.as_ref().and_then(|lease| lease.spec.as_ref()));
+            if let Some(other) = other.filter(|other| *other != self.operator) {
+                self.report(&namespace, other).await;
+            }
+        }
+        Ok(())
     }
 
     async fn release_one(&self, namespace: &str) {
@@ -170,6 +190,9 @@ impl NamespaceClaims {
             },
             ..Lease::default()
         });
+        // It stays when the claim is released: the operator may be restarted.
+        let operator = (OPERATOR_NAMESPACE_V2.to_owned(), self.operator.clone());
+        lease.annotations_mut().extend([operator]);
         let now = MicroTime(Timestamp::now());
         let spec = lease.spec.get_or_insert_default();
         if spec.holder_identity.as_deref() != Some(holder) {

@@ -273,7 +273,8 @@ impl Owners {
     /// nothing, nor does one of another operator, or with the id of a resource of another type.
     fn claim(&self, key: &Key, metadata: &ObjectMeta) -> Option<(Arc<str>, Claimant)> {
         let annotations = metadata.annotations.as_ref()?;
-        if let Claim::Other(_) = claim::claim(annotations, &self.namespace) {
+        let own = claim::operator_name(&self.namespace, &key.space);
+        if let Claim::Other(_) = claim::claim(annotations, &own) {
             return None;
         }
         let id: ResourceId = annotations.get(RESOURCE_ID)?.parse().ok()?;

@@ -1,6 +1,7 @@
 //! What may be done with the resource in Azure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
 
 use tracing::warn;
 
@@ -9,6 +10,11 @@ use crate::settings::ReconcilePolicy;
 
 /// The annotations of an object or a namespace.
 pub(super) type Annotations = BTreeMap<String, String>;
+
+/// The maximum length of a name in the log.
+const MAX_LOGGED: usize = 253;
+/// The maximum number of unknown policies in the log.
+const MAX_REPORTED: usize = 100;
 
 /// Returns the policy of an object: its own, else that of its namespace, else the default. An
 /// unknown one is reported, and the default counts.
@@ -25,9 +31,20 @@ pub(super) fn policy(
         return default;
     };
     ReconcilePolicy::named(name).unwrap_or_else(|| {
-        warn!(policy = name, "unknown reconcile policy ignored");
+        report_unknown(name);
         default
     })
+}
+
+/// Logs an unknown policy once. Users write them, so neither their length nor their number is
+/// unlimited.
+fn report_unknown(name: &str) {
+    static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let name: String = name.chars().take(MAX_LOGGED).collect();
+    let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if reported.len() < MAX_REPORTED && reported.insert(name.clone()) {
+        warn!(policy = name, "unknown reconcile policy ignored");
+    }
 }
 
 fn is_skipped_v1(object: &Annotations) -> bool {

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::Reconciliation;
 use super::credentials::Terms;
+use super::foreign_claim::ForeignClaims;
 use super::original_version::OriginalVersions;
 use super::ownership::Owners;
 use super::pacing::Pacing;
@@ -34,6 +35,8 @@ type RequestOwner = (Space, String);
 pub struct Azure {
     /// The operator's namespace.
     pub(super) namespace: String,
+    /// The claims of other operators on namespaces; none for an operator with target namespaces.
+    pub(super) foreign_claims: Option<ForeignClaims>,
     pub(super) served: Arc<ServedKinds>,
     pub(super) terms: Terms,
     pub(super) default_policy: ReconcilePolicy,

@@ -1,5 +1,7 @@
 //! The steps of one reconciliation, in their order.
 
+use std::time::Duration;
+
 use insula_operator::key::Key;
 use insula_operator::retry::Outcome;
 use k8s_openapi::jiff::Timestamp;
@@ -25,6 +27,8 @@ use crate::names::{
 };
 use crate::settings::ReconcilePolicy;
 
+/// The longest name of another operator that is reported.
+const MAX_NAME: usize = 253;
 /// The longest value of a label.
 const MAX_LABEL: usize = 63;
 
@@ -38,8 +42,9 @@ pub(super) async fn reconcile(of: &Reconciliation<'_>) -> Result<Outcome, kube::
         provider.forget(of.key);
         return Ok(Outcome::Gone);
     };
-    match claim(object.annotations(), &provider.namespace) {
-        Claim::Other(other) => return report_overlap(object, &other).await,
+    let (claim, look_after) = claim_of(&object).await?;
+    match claim {
+        Claim::Other(other) => return report_overlap(object, &other, look_after).await,
         // Another operator may claim it at the same time: only one write succeeds.
         Claim::Free(annotations) => object.annotate(annotations).await?,
         Claim::Own => {}
@@ -58,6 +63,28 @@ pub(super) async fn reconcile(of: &Reconciliation<'_>) -> Result<Outcome, kube::
         true => remove::reconcile(object, policy).await,
         false => bring_in_line(object, policy).await,
     }
+}
+
+/// Returns the operator that an object belongs to. An operator of all namespaces leaves those with
+/// a claim of another operator alone; the time is when to look again then.
+async fn claim_of(object: &Object<'_>) -> Result<(Claim, Option<Duration>), kube::Error> {
+    let own = own_name(object);
+    let claim = claim(object.annotations(), &own);
+    let claims = object.of.context.provider.foreign_claims.as_ref();
+    let (Some(claims), Claim::Own | Claim::Free(_)) = (claims, &claim) else {
+        return Ok((claim, None));
+    };
+    let is_own = claim == Claim::Own;
+    Ok(match claims.operator_of(object, &own, is_own).await? {
+        Some(other) => (Claim::Other(other.name), Some(other.look_after)),
+        None => (claim, None),
+    })
+}
+
+/// Returns the name of this operator in the space of an object.
+fn own_name(object: &Object<'_>) -> String {
+    let namespace = &object.of.context.provider.namespace;
+    claim::operator_name(namespace, &object.of.key.space)
 }
 
 /// Brings the resource in Azure in line with an object that stays.
@@ -127,22 +154,31 @@ fn not_due(object: &Object<'_>, digest: &str) -> Option<Wait> {
 
 /// Returns whether the condition about another operator is obsolete.
 fn has_overlap_ended(object: &Object<'_>) -> bool {
-    let own = &object.of.context.provider.namespace;
-    claim::has_overlap_ended(&object.value()["status"], own, Timestamp::now())
+    let own = own_name(object);
+    claim::has_overlap_ended(&object.value()["status"], &own, Timestamp::now())
 }
 
 /// Reports another operator that is to reconcile the object too. Nothing else is done with it, not
 /// even if it is deleted.
-async fn report_overlap(mut object: Object<'_>, other: &str) -> Result<Outcome, kube::Error> {
+async fn report_overlap(
+    mut object: Object<'_>,
+    other: &str,
+    look_after: Option<Duration>,
+) -> Result<Outcome, kube::Error> {
     let of = object.of;
-    let message = overlap(&of.context.provider.namespace, other);
+    // Users can edit the annotation with the other name.
+    let other: String = other.chars().take(MAX_NAME).collect();
+    let message = overlap(&own_name(&object), &other);
     // The condition is renewed from time to time, and with it the event.
     if !claim::is_reported(&object.value()["status"], &message) {
-        warn!(key = %of.key, other, "object belongs to another operator");
+        warn!(key = %of.key, %other, "object belongs to another operator");
         object.report_overlap(Some(&message)).await?;
         object.record(true, "Overlap", message).await;
     }
-    Ok(Outcome::Waits(of.resync_after()))
+    let resync = of.resync_after();
+    Ok(Outcome::Waits(
+        look_after.map_or(resync, |look| look.min(resync)),
+    ))
 }
 
 /// Whether an object is claimed: its ARM id is fixed, and it has the finalizer.
@@ -162,7 +198,7 @@ enum Claimed {
 }
 
 /// Claims an object, so that a request to Azure is never lost: its ARM id, the scope of its
-/// credential and the finalizer are written before the first one.
+/// credential and the finalizer are written before the first one, and before the Secret is held.
 async fn claim_resource(
     object: &mut Object<'_>,
     policy: ReconcilePolicy,
@@ -212,12 +248,18 @@ async fn claim_new(
             Admission::Refused(owner) => return Ok(Claimed::Other { id, azure, owner }),
         }
     }
-    if !azure.hold(object).await? {
-        return Ok(Claimed::No(None, Outcome::Progressed));
-    }
     let owner = owner.and_then(|owner| owner.object);
     let fields = claim_fields(object, &id, &azure, owner.as_ref());
     object.write_with_next(fields);
+    if azure.has_secret() {
+        // The object is a user of the Secret before it holds it: what it holds is released with
+        // it, and no other object ends the hold meanwhile.
+        object.flush().await?;
+        of.forget_secrets();
+        if !azure.hold(object).await? {
+            return Ok(Claimed::No(None, Outcome::Progressed));
+        }
+    }
     let opened = Some(azure);
     Ok(Claimed::Yes { id, opened })
 }

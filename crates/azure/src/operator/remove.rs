@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use insula_operator::read::is_valid_name;
 use insula_operator::retry::Outcome;
 use serde_json::json;
 use tokio::time::Instant;
@@ -41,8 +40,7 @@ pub(super) async fn reconcile(
         return Ok(Outcome::Gone);
     }
     // What was never sent does not exist, and a credential may have been lacking all the time.
-    let sent = [LATEST_RECONCILED_GENERATION, RECONCILED_INPUTS];
-    let was_sent = sent.iter().any(|name| object.annotation(name).is_some());
+    let was_sent = held_secret::was_sent(object.annotations());
     let id = object.arm_id().filter(|_| was_sent);
     let Some(id) = id.filter(|_| policy == ReconcilePolicy::Manage) else {
         return release(&mut object).await;
@@ -157,7 +155,8 @@ async fn without_delete(mut object: Object<'_>) -> Result<Outcome, kube::Error> 
 }
 
 /// Lets an object go, and its credential if it was the last one that needed it. The object is
-/// marked first, so that a restarted operator does not need the credential again.
+/// marked first, so that a restarted operator does not need the credential again, and other objects
+/// do not count it. The name of the Secret stays recorded until the object is gone.
 async fn release(object: &mut Object<'_>) -> Result<Outcome, kube::Error> {
     let of = object.of;
     let recorded = object.annotation(CREDENTIAL_SECRET);
@@ -168,10 +167,10 @@ async fn release(object: &mut Object<'_>) -> Result<Outcome, kube::Error> {
     let held: BTreeSet<String> = held.map(str::to_owned).collect();
     object
         .annotate(json!({
-            CREDENTIAL_SECRET: "", RECONCILED_INPUTS: null, LATEST_RECONCILED_GENERATION: null,
+            RECONCILED_INPUTS: null, LATEST_RECONCILED_GENERATION: null,
         }))
         .await?;
-    for name in held.iter().filter(|name| is_valid_name(name)) {
+    for name in &held {
         held_secret::release(object, name).await?;
     }
     object.remove_finalizer(FINALIZER).await?;

@@ -18,6 +18,7 @@ use tracing::{debug, info, warn};
 use super::Azure;
 use super::assertions::ServiceAccountTokens;
 use super::credentials::Terms;
+use super::foreign_claim::ForeignClaims;
 use super::namespace_claim::NamespaceClaims;
 use super::original_version::OriginalVersions;
 use super::ownership::{Owners, RecordKey};
@@ -79,7 +80,10 @@ impl Operator {
             _ => TokenFile::default(),
         };
         shell.concurrency = settings.concurrent_reconciles.max(1) * WORKERS_PER_RECONCILE;
-        shell.sessions.concurrency = Concurrency::of_one_endpoint(shell.concurrency * 3 / 4);
+        shell.sessions.concurrency = match settings.multiple_clouds {
+            true => Concurrency::of_many_endpoints((shell.concurrency / 4).max(1)),
+            false => Concurrency::of_one_endpoint(shell.concurrency * 3 / 4),
+        };
         Self {
             shell,
             settings,
@@ -298,6 +302,11 @@ impl Parts {
         let namespace = &operator.settings.pod_namespace;
         Azure {
             namespace: namespace.clone(),
+            foreign_claims: operator
+                .shell
+                .namespaces
+                .is_empty()
+                .then(ForeignClaims::default),
             served,
             terms: self.terms.clone(),
             default_policy: operator.settings.default_policy,
@@ -358,5 +367,28 @@ fn own_credential(own: &GlobalCredential) -> StaticCredentials {
     StaticCredentials {
         data,
         bound: AllowedEndpoints::Anywhere,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_that_secrets_name_do_not_share_the_workers_of_one_endpoint() {
+        for (value, is_many) in [("false", false), ("true", true)] {
+            let values = [
+                ("POD_NAMESPACE", "a-system"),
+                ("ALLOW_MULTI_ENV_MANAGEMENT", value),
+            ];
+            let values = values.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            let settings = Settings::parse(&values.into()).unwrap().settings;
+            let shell = Operator::new("test", settings).shell;
+            let expected = match is_many {
+                true => Concurrency::of_many_endpoints(shell.concurrency / 4),
+                false => Concurrency::of_one_endpoint(shell.concurrency * 3 / 4),
+            };
+            assert_eq!(shell.sessions.concurrency, expected, "{value}");
+        }
     }
 }

@@ -78,6 +78,7 @@ pub(super) async fn reconcile(
     record_scope(&mut object, &azure, annotations).await?;
     let version = object.version.api_version();
     let sent = azure.session.client().put(id, &version, &body).await;
+    let sent = sent.map_err(|failure| failure.without(&inputs.secrets));
     owners.answered(of.key, object.metadata(), id, &server, answer(&sent));
     drop(reservation);
     match sent {

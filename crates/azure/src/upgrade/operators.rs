@@ -11,7 +11,9 @@ use serde::Deserialize;
 use super::api::{List, Metadata, status_code};
 use super::release::{AZURE_SERVICE_OPERATOR, INSULA, INSULA_MANIFESTS, NAME_LABEL, Release};
 use super::{Definition, Error};
-use crate::names::{LAST_RECONCILED_VERSION, OPERATOR_NAMESPACE, OPERATOR_NAMESPACE_V2};
+use crate::names::{
+    LAST_RECONCILED_VERSION, OPERATOR_NAMESPACE, OPERATOR_NAMESPACE_V2, SYSTEM_OPERATOR,
+};
 
 /// An operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -256,7 +258,10 @@ fn note(seen: &mut SeenOperators, metadata: &Metadata) {
     let Some(namespace) = values.find(|value| !value.is_empty()) else {
         return;
     };
-    let key = (namespace.clone(), metadata.tenant.clone());
+    // The system's operator has another name in the spaces of tenants.
+    let of_system = namespace.strip_prefix(SYSTEM_OPERATOR);
+    let namespace = of_system.unwrap_or(namespace).to_owned();
+    let key = (namespace, metadata.tenant.clone());
     let entry = seen.entry(key).or_default();
     entry.objects += 1;
     // An operator reconciles its objects one after the other: its release is the newest one.

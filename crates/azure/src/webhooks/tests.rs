@@ -369,3 +369,16 @@ fn expressions_are_validated() {
     let invalid = with(json!({"secretExpressions": entry("other.key1")}));
     assert!(format!("{invalid:?}").contains("undeclared reference to 'other'"));
 }
+
+#[test]
+fn number_of_references_is_limited() {
+    let app = kind("app", "ContainerApp");
+    let with = |count: usize| {
+        let secrets = (0..count).map(|n| json!({"value": {"name": format!("s{n}"), "key": "k"}}));
+        let secrets: Vec<_> = secrets.collect();
+        object(json!({"owner": {"name": "g"}, "configuration": {"secrets": secrets}}))
+    };
+    assert_eq!(check(app, None, with(256)), AdmissionResponse::allow());
+    let message = "spec: it refers to more than 256 other objects and keys";
+    assert_eq!(check(app, None, with(257)), denied(message));
+}

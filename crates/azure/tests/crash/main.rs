@@ -13,6 +13,7 @@ use futures_util::future::try_join_all;
 use insula_testkit::azure::{DeleteManner, FakeAzure};
 use kube::Client;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use killing::{Kill, KillRecord, killing_client};
 use world::{Running, World, eventually, subscription};
@@ -278,6 +279,87 @@ async fn operator_killed_before_any_write_has_one_resource_and_leaves_none() -> 
 #[tokio::test(flavor = "multi_thread")]
 async fn operator_killed_after_any_write_has_one_resource_and_leaves_none() -> anyhow::Result<()> {
     kill_at_any_write(Kill::After).await
+}
+
+/// Starts an operator, waits until it is killed after a write, and deletes the resource group and
+/// its credential before a successor starts.
+async fn delete_after_kill(world: &World, name: &str, at: usize) -> anyhow::Result<()> {
+    let mut life = Life {
+        world,
+        name: name.to_owned(),
+        operator: None,
+        record: Arc::default(),
+    };
+    world.team(name);
+    world.namespace(&life.operator_namespace()).await?;
+    world.namespace_of(name, name).await?;
+    let client = killing_client(&world.client, name, (Kill::After, at), &life.record);
+    life.start(client)?;
+    let group = life.resource_group();
+    world.create(&group).await?;
+    timeout(world::DEADLINE, life.record.killed.notified()).await?;
+    life.operator.take().context("an operator")?.kill().await;
+    world.delete(&group).await?;
+    world.delete(&life.credential()).await?;
+    life.start(world.client.clone())?;
+    await_gone(world, &group).await?;
+    world.await_gone(&life.credential()).await?;
+    life.check_deleted()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn credential_of_an_object_that_is_deleted_while_no_operator_runs_is_released()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    // The claims of the operator and of the object, the hold, and the start of the request.
+    for at in [[1, 2], [3, 4]] {
+        let names = at.map(|at| (format!("early{at}"), at));
+        let lives = names
+            .iter()
+            .map(|(name, at)| delete_after_kill(&world, name, *at));
+        try_join_all(lives).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn credential_that_was_recorded_is_released_after_a_kill() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut life = Life {
+        world: &world,
+        name: "shop".to_owned(),
+        operator: None,
+        record: Arc::default(),
+    };
+    world.team("shop");
+    world.namespace("of-shop").await?;
+    world.namespace("shop").await?;
+    world.credential("shop", "special", "shop").await?;
+    let mut group = life.resource_group();
+    let from = "serviceoperator.azure.com/credential-from";
+    group["metadata"]["annotations"] =
+        json!({from: "special", "serviceoperator.azure.com/reconcile-policy": "detach-on-delete"});
+    life.start(world.client.clone())?;
+    world.create(&group).await?;
+    world.await_ready(&group, "True", "Succeeded").await?;
+    life.operator.take().context("an operator")?.kill().await;
+    // The reference changes while no operator runs.
+    let other = json!({"metadata": {"annotations": {from: "other"}}});
+    world.patch(&group, other).await?;
+    world.delete(&group).await?;
+    let client = killing_client(&world.client, "shop", (Kill::After, 1), &life.record);
+    life.start(client)?;
+    timeout(world::DEADLINE, life.record.killed.notified()).await?;
+    life.operator.take().context("an operator")?.kill().await;
+    life.start(world.client.clone())?;
+    await_gone(&world, &group).await?;
+    let special = json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": "special", "namespace": "shop"},
+    });
+    let held = world.read(&special).await?.context("a Secret")?;
+    assert_eq!(held["metadata"].get("finalizers"), None);
+    Ok(())
 }
 
 #[tokio::test]

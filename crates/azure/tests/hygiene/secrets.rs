@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use insula_testkit::azure::Fault;
 use serde_json::{Value, json};
 use tracing::field::{Field, Visit};
@@ -103,6 +105,11 @@ async fn secrets_and_signed_urls_are_in_no_object_event_log_or_metric() -> anyho
         .azure
         .inflict(Fault::arm("DELETE", "*/net").times(1).html(500));
     world.azure.inflict(Fault::entra().times(1).html(500));
+    // A server that repeats what it was sent.
+    let database = Fault::arm("PUT", "*/flexibleServers/orders-db").times(1);
+    world
+        .azure
+        .inflict(database.error(409, "Conflict", "not allowed: pa55-word"));
     let mut shopdata = account("shopdata");
     shopdata["spec"]["operatorSpec"]["secrets"]["key1"] = json!({"name": "keys", "key": "one"});
     let objects = [group("shop"), network("net"), server("orders-db"), shopdata];
@@ -114,6 +121,7 @@ async fn secrets_and_signed_urls_are_in_no_object_event_log_or_metric() -> anyho
     }
     let keys: Option<Value> = world.find("v1", "Secret", NAMESPACE, "keys").await?;
     let key = keys.unwrap()["data"]["one"].as_str().unwrap().to_owned();
+    let raw = String::from_utf8(BASE64_STANDARD.decode(&key)?)?;
     world.delete(&objects[1]).await?;
     world.await_gone(&objects[1]).await?;
     let requests = recorder.requests();
@@ -122,12 +130,14 @@ async fn secrets_and_signed_urls_are_in_no_object_event_log_or_metric() -> anyho
     assert!(metrics.contains("insula_"), "{metrics}");
     let texts = [written.join("\n"), log.text(), metrics];
     assert!(texts[1].contains("resource sent to Azure"));
+    assert!(texts[0].contains("not allowed: ****"));
     // All tokens begin with the same header.
     let (begin, _) = token.split_once('.').unwrap();
     for secret in [
         secret_of("red").as_str(),
         "pa55-word",
         &key,
+        &raw,
         begin,
         "MIIMII",
         "&s=",

@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 use insula_testkit::azure::Fault;
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
 use crate::scene::{GROUP, Scene, between, cluster, group, id, identity, network};
@@ -402,5 +405,40 @@ async fn storm_of_429_is_waited_out_and_shared_by_namespaces() -> anyhow::Result
         .filter(|call| between(first, call) > Duration::from_secs(2));
     let earliest = after.map(|call| between(first, call)).min().unwrap();
     assert!(earliest >= Duration::from_secs(5), "{earliest:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn object_with_too_many_references_reads_none_of_them() -> anyhow::Result<()> {
+    let scene = Scene::start().await?;
+    scene.group().await?;
+    let mut cluster = cluster("wide");
+    let identity = |n: usize| {
+        json!({"reference": {
+            "group": "managedidentity.azure.com", "kind": "UserAssignedIdentity",
+            "name": format!("i{n}"),
+        }})
+    };
+    let identities: Vec<_> = (0..257).map(identity).collect();
+    cluster["spec"]["identity"] =
+        json!({"type": "UserAssigned", "userAssignedIdentities": identities});
+    let expected = "spec: it refers to more than 256 other objects and keys";
+    let refused = format!("{:#}", scene.create(&cluster).await.unwrap_err());
+    assert!(refused.contains(expected), "{refused}");
+    // One that is older than the rule, or that no webhook has seen.
+    let webhooks: Api<ValidatingWebhookConfiguration> = Api::all(scene.client.clone());
+    let (all, every) = (ListParams::default(), DeleteParams::default());
+    webhooks.delete_collection(&every, &all).await?;
+    eventually("creation", async || {
+        Ok(scene.create(&cluster).await.is_ok().then_some(()))
+    })
+    .await?;
+    let message = scene.problem(&cluster, "Error", "Failed").await?;
+    assert_eq!(message, expected);
+    let read = scene.log.events()?.into_iter().filter(|event| {
+        let of = &event["objectRef"];
+        of["resource"] == "userassignedidentities" && event["verb"] == "get"
+    });
+    assert_eq!(read.count(), 0);
     Ok(())
 }

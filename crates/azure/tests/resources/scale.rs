@@ -12,7 +12,7 @@ use crate::world::{Running, World};
 
 const NAMESPACES: usize = 20;
 const RESOURCES: usize = 6;
-/// How many requests a new resource may cause, on average. It is eight unless another event triggers
+/// How many requests a new resource may cause, on average. It is ten unless another event triggers
 /// it once more.
 const MAX_REQUESTS_PER_RESOURCE: usize = 12;
 

@@ -202,7 +202,7 @@ async fn r24_tenant_cannot_use_the_workload_identity_of_another_tenant() -> anyh
     second.create(&stolen).await?;
     let made = first.await_ready(&shop, "True", "Succeeded").await?;
     let operator = &made["metadata"]["annotations"][OPERATOR];
-    assert_eq!(operator, "azureoperator-system");
+    assert_eq!(operator, "system/azureoperator-system");
     let found = second
         .await_ready(&stolen, "False", "InvalidCredentials")
         .await?;

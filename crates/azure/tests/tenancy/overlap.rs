@@ -7,7 +7,8 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use insula_azure::operator::Operator;
 use insula_operator::lease::Times;
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::Api;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::scene::{FINALIZER, OPERATOR, await_condition, condition, group, id, run_for, senders};
@@ -278,5 +279,115 @@ async fn r07_second_operator_of_a_namespace_is_reported_at_start() -> anyhow::Re
     // An operator for all namespaces claims none.
     let leases: Api<Lease> = Api::namespaced(world.client.clone(), "b-system");
     assert_eq!(leases.get_opt("azure-operator-claim").await?, None);
+    Ok(())
+}
+
+/// Waits until the clock shows a later second than that of an object's creation.
+async fn await_next_second(lease: &Lease) -> anyhow::Result<()> {
+    let created = lease.creation_timestamp().context("a time")?.0;
+    eventually("next second", async || {
+        let elapsed = Timestamp::now().duration_since(created);
+        Ok((elapsed > SignedDuration::from_millis(1100)).then_some(()))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn r07_operator_of_all_namespaces_leaves_a_claimed_namespace_alone() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    for team in ["red", "wide"] {
+        world.team(team);
+    }
+    for namespace in ["red-dev", "free"] {
+        world.namespace(namespace).await?;
+    }
+    let global = run_for(&world, "global-system", "wide", "").await?;
+    let old = group("red-dev", "old");
+    world.create(&old).await?;
+    world.await_ready(&old, "True", "Succeeded").await?;
+    let red = run_for(&world, "red-system", "red", "red-dev").await?;
+    let lease = await_holder(&world, "red-dev", "red-system").await?;
+    await_next_second(&lease).await?;
+    // The claim counts while its holder is restarted, and for an object that says otherwise.
+    red.stop().await?;
+    let new = group("red-dev", "new");
+    let mut forged = group("red-dev", "forged");
+    forged["metadata"]["annotations"] =
+        json!({OPERATOR: "global-system", OPERATOR_V2: "global-system"});
+    forged["metadata"]["finalizers"] = json!([FINALIZER]);
+    for object in [&new, &forged] {
+        world.create(object).await?;
+        let expected = message("global-system", "red-system");
+        assert_eq!(await_condition(&world, object, OVERLAP).await?, expected);
+    }
+    let _red = run_for(&world, "red-system", "red", "red-dev").await?;
+    let made = world.await_ready(&new, "True", "Succeeded").await?;
+    assert_eq!(made["metadata"]["annotations"][OPERATOR], "red-system");
+    assert_eq!(senders(&world.azure, "PUT", &id("red", "new")), ["red"]);
+    // What the other one has accepted before stays with it.
+    world
+        .patch(&old, json!({"spec": {"tags": {"a": "b"}}}))
+        .await?;
+    world.azure.await_puts(&id("wide", "old"), 2).await?;
+    let free = group("free", "free");
+    world.create(&free).await?;
+    world.await_ready(&free, "True", "Succeeded").await?;
+    let wide = [id("wide", "free"), id("wide", "old")];
+    let mut ids = world.azure.resource_ids();
+    ids.retain(|id| id.starts_with("/subscriptions/sub-wide/"));
+    assert_eq!(ids, wide);
+    // The namespace is reported when the operator starts.
+    global.stop().await?;
+    let _global = run_for(&world, "global-system", "wide", "").await?;
+    let note = eventually("event", async || {
+        let notes = world.events("red-dev", "Overlap").await?;
+        Ok(notes
+            .into_iter()
+            .find(|note| note.ends_with("this namespace")))
+    })
+    .await?;
+    let expected = "Operators in \"global-system\" and \"red-system\" are both configured to \
+                    manage this namespace";
+    assert_eq!(note, expected);
+    Ok(())
+}
+
+#[tokio::test]
+async fn r07_operator_of_a_tenant_is_told_from_the_systems_one_in_a_namespace_of_its_name()
+-> anyhow::Result<()> {
+    const NAME: &str = "azureoperator-system";
+    let world = World::start_for_tenants().await?;
+    world.team("red");
+    let space = world.tenant("t1").await?;
+    let values = credential("red");
+    let values: Vec<_> = values.iter().map(|(k, v)| (*k, v.as_str())).collect();
+    for namespace in [NAME, "team"] {
+        space.namespace(namespace).await?;
+    }
+    space.secret("team", "aso-credential", &values).await?;
+    world.namespace(NAME).await?;
+    let mut system = world.operator(NAME, &[])?;
+    system.shell.tenants = true;
+    let _system = Running::new(world.client.clone(), system);
+    let first = group("team", "first");
+    space.create(&first).await?;
+    let made = space.await_ready(&first, "True", "Succeeded").await?;
+    let of_system = format!("system/{NAME}");
+    for annotation in [OPERATOR, OPERATOR_V2] {
+        assert_eq!(made["metadata"]["annotations"][annotation], of_system);
+    }
+    let _own = Running::new(space.client.clone(), world.operator(NAME, &[])?);
+    let found = await_condition(&space, &first, OVERLAP).await?;
+    assert_eq!(found, message(NAME, &of_system));
+    let mut second = group("team", "second");
+    second["metadata"]["annotations"] = json!({OPERATOR: NAME, OPERATOR_V2: NAME});
+    space.create(&second).await?;
+    let found = await_condition(&space, &second, OVERLAP).await?;
+    assert_eq!(found, message(&of_system, NAME));
+    let made = space.await_ready(&second, "True", "Succeeded").await?;
+    assert_eq!(made["metadata"]["annotations"][OPERATOR], NAME);
+    for name in ["first", "second"] {
+        assert_eq!(world.azure.puts(&id("red", name)), 1, "{name}");
+    }
     Ok(())
 }

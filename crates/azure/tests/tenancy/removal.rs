@@ -1,9 +1,13 @@
 //! Namespaces that are deleted with their resources and credentials.
 
 use futures_util::future::try_join_all;
+use insula_identity::claim::Hold;
+use insula_operator::provider::{announce_hold_end, end_shared_hold};
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
 use serde_json::json;
 
-use crate::scene::{CREDENTIAL_FROM, annotated, group, namespace, run_for, secret};
+use crate::scene::{CREDENTIAL_FROM, IN_USE, annotated, group, namespace, run_for, secret};
 use crate::world::World;
 
 #[tokio::test]
@@ -61,5 +65,33 @@ async fn r23_secret_is_released_by_resources_that_are_deleted_at_the_same_time()
     }
     world.delete(&held).await?;
     world.await_gone(&held).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn r23_hold_does_not_end_while_another_resource_begins_to_need_the_secret()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.team("red");
+    world.namespace_of("red", "red").await?;
+    let _operator = world.run("azureoperator-system", &[]).await?;
+    let (first, second) = (group("red", "first"), group("red", "second"));
+    world.create(&first).await?;
+    world.await_ready(&first, "True", "Succeeded").await?;
+    let secrets: Api<Secret> = Api::namespaced(world.client.clone(), "red");
+    let hold = Hold::Shared { finalizer: IN_USE };
+    let ending = announce_hold_end(&secrets, &hold, "aso-credential").await?;
+    // It comes after the users were listed, and finds the Secret held.
+    world.create(&second).await?;
+    world.await_ready(&second, "True", "Succeeded").await?;
+    let ended = end_shared_hold(&secrets, &hold, ending.unwrap()).await;
+    let status = match ended {
+        Err(kube::Error::Api(status)) => status.code,
+        other => anyhow::bail!("{other:?}"),
+    };
+    assert_eq!(status, 409);
+    let held = world.read(&secret("red", "aso-credential")).await?.unwrap();
+    assert_eq!(held["metadata"]["finalizers"], json!([IN_USE]));
+    assert_eq!(held["metadata"].get("annotations"), None);
     Ok(())
 }

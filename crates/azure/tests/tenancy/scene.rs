@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use insula_testkit::azure::FakeAzure;
 use serde_json::{Value, json};
 
-use crate::world::{Running, World, credential, eventually, subscription};
+use crate::world::{Running, Space, World, credential, eventually, subscription};
 
 /// The annotation with the operator of an object, as the design document names it.
 pub const OPERATOR: &str = "azure.microsoft.com/operator-namespace";
@@ -89,12 +89,12 @@ pub fn senders(azure: &FakeAzure, method: &str, id: &str) -> Vec<String> {
 
 /// Waits until an object has a condition of this type, and returns its message.
 pub async fn await_condition(
-    world: &World,
+    space: &Space,
     object: &Value,
     of_type: &str,
 ) -> anyhow::Result<String> {
     eventually(of_type, async || {
-        let found = world.read(object).await?;
+        let found = space.read(object).await?;
         Ok(found.and_then(|found| condition(&found, of_type)))
     })
     .await

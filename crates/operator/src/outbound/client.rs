@@ -129,6 +129,11 @@ impl HttpClient {
         &self.endpoint
     }
 
+    /// Returns whether an administrator chose the server, and not a tenant.
+    pub fn is_trusted(&self) -> bool {
+        matches!(self.reach, Reach::Any)
+    }
+
     /// Sends a request to the server and reads the response, whatever its status is. Redirects are
     /// not followed, because the request may carry a credential. Of the URI only path and query
     /// are used; the headers `Host` and `Content-Length` are added.

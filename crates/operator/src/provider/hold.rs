@@ -4,14 +4,14 @@ use insula_identity::claim::{ClaimChange, Hold, Owner};
 use insula_identity::credential::Hidden;
 use insula_identity::shape::{InvalidContent, Shape};
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, ObjectMeta, PartialObjectMeta, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Provider, Reconciliation};
 use crate::commit::has_finalizer;
 use crate::key::{GroupKind, Key};
-use crate::read::get_named;
+use crate::read::{get_named, get_named_metadata};
 
 /// The outcome of taking a hold on a Secret.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +27,14 @@ pub enum HoldOutcome {
     /// The Secret contains no credential, and is neither kept nor deleted.
     NoCredential,
 }
+
+/// Annotation of a Secret whose shared hold is about to end.
+///
+/// An object becomes a user of a Secret first, and looks at the Secret then; there is no write if
+/// the Secret is held already. The operator that ends a hold announces the end first, and lists the
+/// users then. So a user is listed, or it finds the announcement and removes it, which makes the
+/// last write of the other operator fail.
+pub const HOLD_ENDING: &str = "insula.dev/hold-ending";
 
 /// The types of Secrets that may be held: only generic ones.
 const GENERIC_TYPES: &[&str] = &["", "Opaque"];
@@ -134,6 +142,10 @@ fn check_hold(secret: &Secret, hold: &Hold, shape: &dyn Shape) -> Needed {
     }
     let terminating = secret.metadata.deletion_timestamp.is_some();
     match hold.take(secret.owner_references(), secret.finalizers()) {
+        ClaimChange::Unchanged if is_ending(&secret.metadata) => Needed::Write {
+            owners: secret.owner_references().to_vec(),
+            finalizers: secret.finalizers().to_vec(),
+        },
         ClaimChange::Unchanged => Needed::Nothing(HoldOutcome::Held),
         ClaimChange::Taken(owner) => Needed::Nothing(HoldOutcome::HeldByOther(owner)),
         // The API server accepts no new finalizer on a terminating object.
@@ -189,24 +201,86 @@ pub async fn end_hold(
     ignore_not_found(written.map(drop))
 }
 
+fn is_ending(metadata: &ObjectMeta) -> bool {
+    let annotations = metadata.annotations.as_ref();
+    annotations.is_some_and(|annotations| annotations.contains_key(HOLD_ENDING))
+}
+
+/// A Secret in which the end of a shared hold is announced.
+#[derive(Debug)]
+pub struct EndingHold(PartialObjectMeta<Secret>);
+
+/// Announces the end of a shared hold in the Secret; none if the Secret is not held. Users are
+/// listed afterwards. Without [`end_shared_hold`] the announcement changes nothing.
+///
+/// # Errors
+///
+/// If a request fails, or the Secret is changed at the same time.
+pub async fn announce_hold_end(
+    secrets: &Api<Secret>,
+    hold: &Hold,
+    name: &str,
+) -> Result<Option<EndingHold>, kube::Error> {
+    let Some(secret) = get_named_metadata(secrets, name).await? else {
+        return Ok(None);
+    };
+    let change = hold.end(secret.owner_references(), secret.finalizers(), false);
+    if change == ClaimChange::Unchanged {
+        return Ok(None);
+    }
+    if is_ending(&secret.metadata) {
+        return Ok(Some(EndingHold(secret)));
+    }
+    let fields = json!({"annotations": {HOLD_ENDING: "true"}});
+    let written = write_metadata(secrets, &secret, fields).await?;
+    Ok(Some(EndingHold(written)))
+}
+
+/// Ends a shared hold that was announced, if the Secret has not changed since.
+///
+/// # Errors
+///
+/// If a request fails, or the Secret has changed: it may have a new user.
+pub async fn end_shared_hold(
+    secrets: &Api<Secret>,
+    hold: &Hold,
+    EndingHold(secret): EndingHold,
+) -> Result<(), kube::Error> {
+    match hold.end(secret.owner_references(), secret.finalizers(), false) {
+        ClaimChange::Write { owners, finalizers } => {
+            let written = write_owners(secrets, &secret, &owners, &finalizers).await;
+            ignore_not_found(written.map(drop))
+        }
+        ClaimChange::Unchanged | ClaimChange::Taken(_) => Ok(()),
+    }
+}
+
 /// Writes the owners and finalizers of a Secret, if it has not changed since it was read. Returns
 /// its new version.
 pub(super) async fn write_owners(
     secrets: &Api<Secret>,
-    secret: &Secret,
+    secret: &impl ResourceExt,
     owners: &[Owner],
     finalizers: &[String],
 ) -> Result<Option<String>, kube::Error> {
-    let patch = json!({"metadata": {
-        "uid": secret.uid(),
-        "resourceVersion": secret.resource_version(),
-        "ownerReferences": owners,
-        "finalizers": finalizers,
-    }});
-    let (name, parameters) = (secret.name_any(), PatchParams::default());
-    let patch = Patch::Merge(patch);
-    let written = secrets.patch_metadata(&name, &parameters, &patch).await;
+    let mut fields = json!({"ownerReferences": owners, "finalizers": finalizers});
+    if is_ending(secret.meta()) {
+        fields["annotations"] = json!({HOLD_ENDING: null});
+    }
+    let written = write_metadata(secrets, secret, fields).await;
     written.map(|written| written.metadata.resource_version)
+}
+
+async fn write_metadata(
+    secrets: &Api<Secret>,
+    secret: &impl ResourceExt,
+    mut fields: Value,
+) -> Result<PartialObjectMeta<Secret>, kube::Error> {
+    fields["uid"] = secret.uid().into();
+    fields["resourceVersion"] = secret.resource_version().into();
+    let patch = Patch::Merge(json!({ "metadata": fields }));
+    let (name, parameters) = (secret.name_any(), PatchParams::default());
+    secrets.patch_metadata(&name, &parameters, &patch).await
 }
 
 /// Treats a missing object as success.

@@ -141,6 +141,12 @@ impl<'a, P: Provider> Reconciliation<'a, P> {
         Ok(found)
     }
 
+    /// Forgets the Secrets that were read, so that the next hold is taken on a Secret that is read
+    /// after the last write of the object.
+    pub fn forget_secrets(&self) {
+        self.secrets_read().clear();
+    }
+
     fn secrets_read(&self) -> MutexGuard<'_, BTreeMap<(String, String), Option<Secret>>> {
         let read = self.secrets_read.lock();
         read.unwrap_or_else(PoisonError::into_inner)

@@ -28,9 +28,13 @@ impl Client {
         if let Some(filter) = filter {
             path.push_str(&format!("&$filter={}", utf8_percent_encode(filter, QUERY)));
         }
-        let mut elements = Vec::new();
+        let (mut elements, mut size) = (Vec::new(), 0_usize);
         for _ in 0..MAX_PAGES {
             let page = self.exchange(http::Method::GET, &path, None).await?;
+            size = size.saturating_add(page.size);
+            if size > self.bounds().list_bytes {
+                return Err(RequestFailure::InvalidAnswer("a list is too large"));
+            }
             let mut page = page.success()?.body;
             match page["value"].take() {
                 Value::Array(values) => elements.extend(values),

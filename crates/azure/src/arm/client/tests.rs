@@ -159,6 +159,43 @@ async fn list_is_read_page_by_page_and_from_its_own_server_only() {
 }
 
 #[tokio::test]
+async fn answers_that_take_too_much_memory_are_refused() {
+    let server = Server::start(|earlier, request| {
+        let host = request.header("host").unwrap_or_default();
+        let next = format!("http://{host}/next?page={earlier}");
+        let body = match earlier {
+            0 => format!("[{}0]", r#"{"":0},"#.repeat(220_000)),
+            _ => {
+                let elements = "{},".repeat(150_000);
+                format!(r#"{{"value":[{elements}0],"nextLink":"{next}"}}"#)
+            }
+        };
+        Reply::Http(200, String::new(), body)
+    })
+    .await;
+    let client = client(&server, &["t0"], TIMEOUT);
+    let why = "it has too many elements";
+    let read = client.get(&group(), "1").await;
+    assert_eq!(read, Err(RequestFailure::InvalidAnswer(why)));
+    let listed = client.list(&group(), "kinds", "1", None).await;
+    let why = "a list is too large";
+    assert_eq!(listed, Err(RequestFailure::InvalidAnswer(why)));
+    assert_eq!(server.requests().len(), 4);
+}
+
+#[test]
+fn failure_is_shown_without_values_of_secrets() {
+    let error = ArmError::new(StatusCode::CONFLICT, "Conflict", "no pa55-word, and no abc");
+    let failure = RequestFailure::Refused {
+        error: Box::new(error),
+        limits: Limits::default(),
+    };
+    let secrets = ["pa55-word", "abc", ""].map(Hidden::new);
+    let shown = failure.without(&secrets).to_string();
+    assert_eq!(shown, "Conflict: no ****, and no abc");
+}
+
+#[tokio::test]
 async fn refused_token_is_replaced_once() {
     let expired =
         json!({"error": {"code": "ExpiredAuthenticationToken", "message": "old token t0"}});
@@ -358,7 +395,11 @@ async fn failures_are_told_apart() {
     assert!(failed.is_not_found() && !failed.is_throttled());
     assert_eq!(failed.to_string(), "NotFound: none (request r-1)");
     let large = Server::start(|_, _| {
-        Reply::Http(200, String::new(), " ".repeat((MAX_RESPONSE_KIB << 10) + 1))
+        Reply::Http(
+            200,
+            String::new(),
+            " ".repeat((Bounds::of(true).response_kib << 10) + 1),
+        )
     })
     .await;
     let failed = client(&large, &["t0"], TIMEOUT)
