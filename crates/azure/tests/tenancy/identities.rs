@@ -134,7 +134,9 @@ async fn r23_workload_identity_is_proven_by_the_service_account_of_the_namespace
     create_workload(&world, "blue", "red", "red").await?;
     let stolen = group("blue", "stolen");
     world.create(&stolen).await?;
-    let found = world.await_ready(&stolen, "False", "Unreachable").await?;
+    let found = world
+        .await_ready(&stolen, "False", "IdentityNotFound")
+        .await?;
     let message = ready(&found).unwrap()[3];
     for part in [
         "service account aso-workload does not exist in namespace blue",
