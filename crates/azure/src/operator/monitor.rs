@@ -7,7 +7,7 @@ use tracing::warn;
 use super::access::{Azure, has_another_credential, outcome};
 use super::object::Object;
 use super::pacing::Subject;
-use super::requests::{ask, note_limits, open, refused};
+use super::requests::{ask, open, refused};
 use super::send::proceed;
 use crate::arm::throttle::{Requests, Turn};
 use crate::arm::{Method, Progress, ResourceId, ResumeToken};
@@ -43,13 +43,6 @@ pub(super) async fn reconcile(
     match azure.session.client().poll(token).await {
         Ok(polled) => {
             azure.session.mark_responsive();
-            note_limits(
-                of,
-                &azure,
-                Requests::Reads,
-                polled.limits,
-                polled.is_throttled,
-            );
             let is_done = matches!(polled.progress, Progress::Done { .. });
             let outcome = proceed(object, &azure, id, polled, subject).await?;
             // The inputs may have changed during the operation.
