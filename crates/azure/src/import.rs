@@ -255,6 +255,7 @@ pub async fn open_session(
             .map_err(|error| ImportError::MetadataService(error.to_string()))?,
         user_agent: client::user_agent(suffix).map_err(|_| ImportError::UserAgent)?,
         cleartext,
+        observer: Arc::new(()),
         request_timeout: REQUEST_TIMEOUT,
         token_timeout: TOKEN_TIMEOUT,
     };

@@ -3,6 +3,8 @@
 mod bounded;
 mod list;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
@@ -22,7 +24,7 @@ use super::id::ResourceId;
 use super::operation::{self, Answer, Method, OperationError, Progress};
 use super::resume_token::ResumeToken;
 use super::retry_after;
-use super::throttle::Requests;
+use super::throttle::{LimitNames, Observation, ObserveLimits, Requests};
 use crate::entra::base_url::BaseUrl;
 use crate::entra::{Token, TokenError, Tokens};
 
@@ -48,6 +50,12 @@ pub struct Client {
     pub(super) user_agent: HeaderValue,
     /// The timeout of each request.
     pub(super) timeout: Duration,
+    /// What limits the requests.
+    pub(super) limits: LimitNames,
+    /// The recipient of what responses say about these limits.
+    pub(super) observer: Arc<dyn ObserveLimits>,
+    /// Whether the subscription has accepted a request of this credential.
+    pub(super) is_accepted: AtomicBool,
 }
 
 /// A response with a status of success.
@@ -64,8 +72,10 @@ pub struct Response {
 /// What a response says about limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// The number of requests of the same sort that remain in the subscription.
+    /// The number of requests of the same sort that remain for the application.
     pub remaining: Option<u64>,
+    /// The number of requests of the same sort that remain for the subscription.
+    pub shared_remaining: Option<u64>,
     /// The delay before the next request.
     pub retry_after: Option<Duration>,
 }
@@ -77,8 +87,6 @@ pub struct Operated {
     pub progress: Progress,
     /// What the response says about limits.
     pub limits: Limits,
-    /// Whether the response was 429.
-    pub is_throttled: bool,
 }
 
 /// Why a request failed. The messages have neither tokens nor signed URLs.
@@ -125,12 +133,6 @@ impl RequestFailure {
             error: Box::new(texts.fold(*error, ArmError::without)),
             limits,
         }
-    }
-
-    /// Returns whether the subscription has used up its requests.
-    pub fn is_throttled(&self) -> bool {
-        let status = self.arm_error().map(|error| error.status);
-        status == Some(StatusCode::TOO_MANY_REQUESTS)
     }
 
     /// Returns what the response says about limits.
@@ -386,7 +388,26 @@ impl Client {
         let sent = self.http.send(request, options).await;
         let response = sent.map_err(RequestFailure::Unreachable)?;
         tracing::debug!(%method, status = response.status.as_u16(), "ARM request answered");
-        Received::new(method, &response, tokens, bounds)
+        let received = Received::new(method, &response, tokens, bounds)?;
+        self.observe(method, &received);
+        Ok(received)
+    }
+
+    /// Records what a response says about limits.
+    fn observe(&self, method: &http::Method, received: &Received) {
+        if received.status.is_success() {
+            self.is_accepted.store(true, Ordering::Relaxed);
+        }
+        let is_accepted = self.is_accepted.load(Ordering::Relaxed);
+        let limits = received.limits;
+        let observation = Observation {
+            requests: Requests::of(method),
+            is_refused: received.status == StatusCode::TOO_MANY_REQUESTS,
+            retry_after: limits.retry_after,
+            remaining: limits.remaining,
+            shared_remaining: limits.shared_remaining.filter(|_| is_accepted),
+        };
+        self.observer.observe(&self.limits, observation);
     }
 
     /// Returns a request with the headers that all requests have.
@@ -430,7 +451,8 @@ impl Received {
             body,
             size,
             limits: Limits {
-                remaining: remaining(&response.headers, Requests::of(method)),
+                remaining: remaining(&response.headers, "", Requests::of(method)),
+                shared_remaining: remaining(&response.headers, "global-", Requests::of(method)),
                 retry_after: retry_after::parse(&response.headers, Timestamp::now()),
             },
             tokens,
@@ -478,7 +500,6 @@ impl Received {
             Ok(progress) => Ok(Operated {
                 progress,
                 limits: self.limits,
-                is_throttled: self.status == StatusCode::TOO_MANY_REQUESTS,
             }),
             Err(OperationError::Failed(error)) => Err(self.refused(*error)),
             Err(OperationError::InvalidAnswer(why)) => Err(RequestFailure::InvalidAnswer(why)),
@@ -486,22 +507,15 @@ impl Received {
     }
 }
 
-/// Returns the number of requests that remain, the smallest of several limits.
-fn remaining(headers: &HeaderMap, requests: Requests) -> Option<u64> {
+/// Returns the number of requests that remain under a limit.
+fn remaining(headers: &HeaderMap, limit: &str, requests: Requests) -> Option<u64> {
     let sort = match requests {
         Requests::Reads => "reads",
         Requests::Writes => "writes",
         Requests::Deletes => "deletes",
     };
-    let names = [
-        format!("{RATE_LIMIT}{sort}"),
-        format!("{RATE_LIMIT}global-{sort}"),
-    ];
-    let numbers = names.iter().filter_map(|name| {
-        let value = headers.get(name)?.to_str().ok()?;
-        value.trim().parse().ok()
-    });
-    numbers.min()
+    let value = headers.get(format!("{RATE_LIMIT}{limit}{sort}"))?;
+    value.to_str().ok()?.trim().parse().ok()
 }
 
 /// Returns the value of `User-Agent`, with a suffix that an administrator chose.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
@@ -13,6 +14,7 @@ use insula_identity::session::{Connector, Key, LoginError};
 use insula_operator::outbound::HttpClients;
 
 use super::client::Client;
+use super::throttle::{LimitNames, ObserveLimits};
 use crate::entra::account::{Account, NotAnAccount, Proof};
 use crate::entra::assertion::{AssertionFor, Assertions};
 use crate::entra::base_url::{BaseUrl, Cleartext};
@@ -31,7 +33,6 @@ pub const TOKEN_TIMEOUT: Duration = Duration::from_secs(8);
 pub struct Session {
     client: Client,
     subscription: String,
-    limit: String,
 }
 
 impl Session {
@@ -40,10 +41,9 @@ impl Session {
         &self.client
     }
 
-    /// Returns a name for what Azure limits together: the requests of an application to a
-    /// subscription, at one server. An application that is limited delays no other one.
-    pub fn limit(&self) -> &str {
-        &self.limit
+    /// Returns the names of what limits its requests.
+    pub fn limits(&self) -> &LimitNames {
+        &self.client.limits
     }
 
     /// Returns the subscription of the credential.
@@ -74,6 +74,8 @@ pub struct Subscriptions {
     pub user_agent: HeaderValue,
     /// The endpoints that may be without TLS.
     pub cleartext: Cleartext,
+    /// The recipient of what responses of ARM say about limits.
+    pub observer: Arc<dyn ObserveLimits>,
     /// The timeout of a request to ARM, usually [`REQUEST_TIMEOUT`].
     pub request_timeout: Duration,
     /// The timeout of a request for a token, usually [`TOKEN_TIMEOUT`].
@@ -109,6 +111,16 @@ impl Subscriptions {
             server: server.to_string(),
             why: error.to_string(),
         })?;
+        let limits = LimitNames {
+            own: limit_name(&[
+                &server.to_string(),
+                &account.tenant,
+                &account.client_id,
+                &account.subscription,
+            ]),
+            // A server that a tenant chooses says nothing about the subscriptions of another one.
+            shared: limit_name(&[&server.to_string(), &account.subscription]),
+        };
         let client = Client {
             server,
             http,
@@ -116,15 +128,11 @@ impl Subscriptions {
             auxiliary,
             user_agent: self.user_agent.clone(),
             timeout: self.request_timeout,
+            limits,
+            observer: Arc::clone(&self.observer),
+            is_accepted: AtomicBool::new(false),
         };
-        let limit = [
-            &client.server.to_string(),
-            &account.tenant,
-            &account.client_id,
-            &account.subscription,
-        ];
         Ok(Session {
-            limit: limit.map(|part| part.to_lowercase()).join(" "),
             client,
             subscription: account.subscription,
         })
@@ -189,6 +197,11 @@ impl Subscriptions {
         };
         Ok(Tokens::new(request, self.token_timeout))
     }
+}
+
+fn limit_name(parts: &[&String]) -> String {
+    let parts: Vec<String> = parts.iter().map(|part| part.to_lowercase()).collect();
+    parts.join(" ")
 }
 
 impl Session {

@@ -1,14 +1,15 @@
 //! Rate limits of a subscription, shared fairly by its owners.
 //!
-//! ARM limits the requests of an application to a subscription, for all tenants that use the
-//! application together; [`Session::limit`](super::session::Session::limit) names what is limited
-//! together. As long as there is no limit in sight, every request goes. After a response with 429, or when few requests remain,
-//! requests go in rounds: in each round a number of them, which adapts to Azure's responses, and
-//! those of owners with the fewest requests so far first. A caller that has to wait is told for how
-//! long and asks again; there is no timer and no task, and an owner that does not ask costs nothing.
+//! ARM limits the requests of an application to a subscription, and those of all applications to it
+//! together ([`LimitNames`]). As long as there is no limit in sight, every request goes. After a
+//! response with 429, or when few requests remain, requests go in rounds: in each round a number of
+//! them, which adapts to Azure's responses, and those of owners with the fewest requests so far
+//! first. A caller that has to wait is told for how long and asks again; there is no timer and no
+//! task, and an owner that does not ask costs nothing.
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -60,8 +61,72 @@ pub enum Turn {
     Wait(Duration),
 }
 
-/// The limits of all applications and subscriptions. `O` is an owner: a space, or a namespace with a credential of
-/// its own. `R` is a request of an owner, such as the key of the object that is reconciled.
+/// The names of what limits the requests of one application to one subscription, at one server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LimitNames {
+    /// The limit of the application: it delays no other application.
+    pub own: String,
+    /// The limit of the subscription, for all applications.
+    pub shared: String,
+}
+
+/// What a response says about limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Observation {
+    /// The requests that are counted with the one that was answered.
+    pub requests: Requests,
+    /// Whether the response was 429.
+    pub is_refused: bool,
+    /// The delay before the next request.
+    pub retry_after: Option<Duration>,
+    /// The number of requests that remain for the application.
+    pub remaining: Option<u64>,
+    /// The number of requests that remain for all applications. None if the subscription has not
+    /// accepted a request of this one yet: an account that only names a subscription must not delay
+    /// those that use it.
+    pub shared_remaining: Option<u64>,
+}
+
+/// A recipient of what responses say about limits.
+pub trait ObserveLimits: Send + Sync {
+    /// Records a response.
+    fn observe(&self, limits: &LimitNames, observation: Observation);
+}
+
+/// Limits of a program that sends few requests.
+impl ObserveLimits for () {
+    fn observe(&self, _: &LimitNames, _: Observation) {}
+}
+
+impl<O, R> ObserveLimits for Mutex<Throttle<O, R>>
+where
+    O: Clone + Eq + Hash + Send,
+    R: Clone + Eq + Send,
+{
+    fn observe(&self, limits: &LimitNames, seen: Observation) {
+        let mut throttle = self.lock().unwrap_or_else(PoisonError::into_inner);
+        let (requests, now) = (seen.requests, Instant::now());
+        if seen.is_refused {
+            let limit = match seen.shared_remaining {
+                Some(0) => &limits.shared,
+                _ => &limits.own,
+            };
+            throttle.refused(limit, requests, seen.retry_after, now);
+        }
+        for (limit, remaining) in [
+            (&limits.own, seen.remaining),
+            (&limits.shared, seen.shared_remaining),
+        ] {
+            if let Some(remaining) = remaining {
+                throttle.remaining(limit, requests, remaining, now);
+            }
+        }
+    }
+}
+
+/// The limits of all applications and subscriptions. `O` is an owner: a space, or a namespace with
+/// a credential of its own. `R` is a request of an owner, such as the key of the object that is
+/// reconciled.
 #[derive(Debug)]
 pub struct Throttle<O, R> {
     limits: HashMap<(String, Requests), Limit<O, R>>,
@@ -101,24 +166,51 @@ struct Waiting<O, R> {
 }
 
 impl<O: Clone + Eq + Hash, R: Clone + Eq> Throttle<O, R> {
-    /// Returns whether a request of an owner under a limit may be sent now.
+    /// Returns whether a request of an owner may be sent now. It is counted under each of the
+    /// limits, and waits for them one after the other: a request that waits for the limit of its
+    /// application takes no turn of others under that of the subscription.
     pub fn ask(
         &mut self,
-        limit: &str,
+        limits: &[&str],
         kind: Requests,
         (owner, request): (&O, &R),
         now: Instant,
     ) -> Turn {
-        let key = (limit.to_owned(), kind);
-        let Some(limit) = self.limits.get_mut(&key) else {
-            return Turn::Now;
-        };
+        let keys: Vec<_> = limits
+            .iter()
+            .map(|limit| ((*limit).to_owned(), kind))
+            .collect();
+        let mut wait = None;
+        for (number, key) in keys.iter().enumerate() {
+            let Some(limit) = self.in_sight(key, now) else {
+                continue;
+            };
+            if let Turn::Wait(delay) = limit.turn(owner, request, now) {
+                wait = Some((number, delay));
+                break;
+            }
+        }
+        for (number, key) in keys.iter().enumerate() {
+            let Some(limit) = self.limits.get_mut(key) else {
+                continue;
+            };
+            match wait {
+                None => limit.take(owner, request),
+                Some((at, _)) if number > at => limit.leave(owner, request),
+                Some((_, delay)) => limit.keep(owner, request, now + delay + ROUND * MISSED_ROUNDS),
+            }
+        }
+        wait.map_or(Turn::Now, |(_, delay)| Turn::Wait(delay))
+    }
+
+    /// Returns a limit, if it is in sight.
+    fn in_sight(&mut self, key: &(String, Requests), now: Instant) -> Option<&mut Limit<O, R>> {
+        let limit = self.limits.get_mut(key)?;
         limit.advance(now);
         if limit.budget > MAX_BUDGET && limit.waiting.is_empty() {
-            self.limits.remove(&key);
-            return Turn::Now;
+            self.limits.remove(key);
         }
-        limit.ask(owner, request, now)
+        self.limits.get_mut(key)
     }
 
     /// Records a response with 429.
@@ -187,21 +279,37 @@ impl<O: Clone + Eq + Hash, R: Clone + Eq> Limit<O, R> {
         self.waiting.retain(|waiting| waiting.expires > now);
     }
 
-    fn ask(&mut self, owner: &O, request: &R, now: Instant) -> Turn {
+    /// Returns whether it is the turn of a request, which waits until then.
+    fn turn(&mut self, owner: &O, request: &R, now: Instant) -> Turn {
         let position = self.position(owner, request);
         let left = self.budget.saturating_sub(self.used);
-        if now >= self.blocked_until && position < left {
-            self.used += 1;
-            let turn = self.waiting.remove(position).turn;
-            self.turn = self.turn.max(turn);
-            self.last_turns.insert(owner.clone(), turn);
-            let current = self.turn;
-            self.last_turns.retain(|_, turn| *turn >= current);
-            return Turn::Now;
+        match now >= self.blocked_until && position < left {
+            true => Turn::Now,
+            false => Turn::Wait(self.delay(position, left, now)),
         }
-        let delay = self.delay(position, left, now);
-        self.waiting[position].expires = now + delay + ROUND * MISSED_ROUNDS;
-        Turn::Wait(delay)
+    }
+
+    /// Counts a request whose turn it is.
+    fn take(&mut self, owner: &O, request: &R) {
+        let position = self.position(owner, request);
+        let turn = self.waiting.remove(position).turn;
+        self.used += 1;
+        self.turn = self.turn.max(turn);
+        self.last_turns.insert(owner.clone(), turn);
+        let current = self.turn;
+        self.last_turns.retain(|_, turn| *turn >= current);
+    }
+
+    /// Keeps the turn of a request until this time.
+    fn keep(&mut self, owner: &O, request: &R, until: Instant) {
+        let position = self.position(owner, request);
+        self.waiting[position].expires = until;
+    }
+
+    /// Gives up the turn of a request.
+    fn leave(&mut self, owner: &O, request: &R) {
+        self.waiting
+            .retain(|waiting| waiting.owner != *owner || waiting.request != *request);
     }
 
     /// Returns the position of a request among those that wait, to which it is added.

@@ -7,6 +7,7 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use futures_util::future::BoxFuture;
 use insula_identity::credential::{Hidden, Source};
+use insula_identity::reason::Reason;
 use insula_identity::session::Key;
 use serde_json::Value;
 
@@ -44,8 +45,22 @@ pub struct Assertion(Hidden);
 
 /// Why there is no assertion.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no token of a service account for the workload identity: {0}")]
-pub struct AssertionError(pub String);
+#[error("there is no token of a service account for the workload identity: {message}")]
+pub struct AssertionError {
+    /// The reason that the resource gets.
+    pub reason: Reason,
+    /// What happened, and what helps.
+    pub message: String,
+}
+
+impl AssertionError {
+    fn new(message: impl Into<String>) -> Self {
+        Self {
+            reason: Reason::NoCredentials,
+            message: message.into(),
+        }
+    }
+}
 
 /// A source of assertions. It is asked each time that a token is requested.
 pub trait Assertions: Send + Sync {
@@ -78,7 +93,7 @@ impl Assertion {
         let is_token = text.bytes().all(|byte| byte.is_ascii_graphic());
         match is_token && !text.is_empty() && text.len() <= MAX_ASSERTION_BYTES {
             true => Ok(Self(Hidden::new(text))),
-            false => Err(AssertionError("the text is not a token".to_owned())),
+            false => Err(AssertionError::new("the text is not a token")),
         }
     }
 
@@ -126,7 +141,7 @@ impl Assertions for TokenFile {
         Box::pin(async move {
             let shown = path.display().to_string();
             let read = tokio::task::spawn_blocking(move || std::fs::read_to_string(path)).await;
-            let failed = |why: String| AssertionError(format!("{shown}: {why}"));
+            let failed = |why: String| AssertionError::new(format!("{shown}: {why}"));
             let text = read.map_err(|error| failed(error.to_string()))?;
             Assertion::new(&text.map_err(|error| failed(error.to_string()))?)
         })

@@ -72,9 +72,10 @@ impl TokenError {
     /// The authority is not the endpoint of the session: an account that names a silent authority
     /// must not delay other accounts at the same ARM. So the backoff always is that of the account.
     pub fn into_login_error(self) -> LoginError {
-        let reason = match self.is_refusal() {
-            true => Reason::InvalidCredentials,
-            false => Reason::Unreachable,
+        let reason = match &self {
+            Self::Refused(_) | Self::Certificate(_) => Reason::InvalidCredentials,
+            Self::Unreachable { .. } => Reason::Unreachable,
+            Self::Assertion(error) => error.reason,
         };
         LoginError {
             reason,

@@ -7,6 +7,7 @@
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use insula_identity::credential::Source;
+use insula_identity::reason::Reason;
 use insula_operator::spaces::client_for;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -71,27 +72,57 @@ impl ServiceAccountTokens {
         let created = accounts
             .create_token_request(WORKLOAD_ACCOUNT, &PostParams::default(), &request)
             .await;
-        let created = created.map_err(|error| AssertionError(explain(namespace, &error)))?;
+        let created = created.map_err(|error| explain(namespace, &error))?;
         let token = created.status.and_then(|status| status.token);
         Assertion::new(&token.unwrap_or_default())
     }
 }
 
 /// Returns why there is no token, and what to do about it.
-fn explain(namespace: &str, error: &kube::Error) -> String {
+fn explain(namespace: &str, error: &kube::Error) -> AssertionError {
     let code = match error {
         kube::Error::Api(status) => status.code,
         _ => 0,
     };
-    match code {
-        404 => format!(
-            "service account {WORKLOAD_ACCOUNT} does not exist in namespace {namespace}: create \
-             it, and federate its tokens with the client id"
+    let account = format!("service account {WORKLOAD_ACCOUNT}");
+    let (reason, message) = match code {
+        404 => (
+            Reason::IdentityNotFound,
+            format!(
+                "{account} does not exist in namespace {namespace}: create it, and federate its \
+                 tokens with the client id"
+            ),
         ),
-        403 => format!(
-            "the operator may not request tokens of service account {WORKLOAD_ACCOUNT} in \
-             namespace {namespace}: bind its ClusterRole there"
+        403 => (
+            Reason::Forbidden,
+            format!(
+                "the operator may not request tokens of {account} in namespace {namespace}: bind \
+                 its ClusterRole there"
+            ),
         ),
-        _ => format!("service account {WORKLOAD_ACCOUNT} in namespace {namespace}: {error}"),
+        _ => (
+            Reason::Unreachable,
+            format!("{account} in namespace {namespace}: {error}"),
+        ),
+    };
+    AssertionError { reason, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reason_says_whether_the_account_or_the_right_is_missing() {
+        for (code, reason, hint) in [
+            (404, Reason::IdentityNotFound, "create it"),
+            (403, Reason::Forbidden, "bind its ClusterRole"),
+            (500, Reason::Unreachable, "namespace red"),
+        ] {
+            let status = kube::core::Status::failure("no", "").with_code(code);
+            let found = explain("red", &kube::Error::Api(status.boxed()));
+            assert_eq!(found.reason, reason, "{code}");
+            assert!(found.message.contains(hint), "{}", found.message);
+        }
     }
 }

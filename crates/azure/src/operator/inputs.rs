@@ -235,7 +235,7 @@ pub(super) async fn owner(
     let waits = |why: &str| Problem::warning("WaitingForOwner", format!("Owner {reference} {why}"));
     let Some(found) = read_resource(object, &reference).await? else {
         return Ok(Err(waits(
-            "cannot be found. Progress is blocked until it is created.",
+            "does not exist: the resource is sent once it is ready.",
         )));
     };
     let generation = found.metadata.generation.unwrap_or_default();
@@ -248,7 +248,7 @@ pub(super) async fn owner(
             id,
             object: Some(found),
         }))),
-        _ => Ok(Err(waits("is not ready. Progress is blocked until it is."))),
+        _ => Ok(Err(waits("is not ready: the resource is sent once it is."))),
     }
 }
 

@@ -9,7 +9,7 @@ use super::duplicate;
 use super::object::Object;
 use super::ownership::Admission;
 use super::pacing::Subject;
-use super::requests::{ask, note_limits, open, refused};
+use super::requests::{ask, open, refused};
 use super::send::proceed;
 use crate::arm::throttle::{Requests, Turn};
 use crate::arm::{Method, Progress, ResourceId, ResumeToken};
@@ -53,13 +53,6 @@ pub(super) async fn reconcile(
     match azure.session.client().poll(token).await {
         Ok(polled) => {
             azure.session.mark_responsive();
-            note_limits(
-                of,
-                &azure,
-                Requests::Reads,
-                polled.limits,
-                polled.is_throttled,
-            );
             let is_done = matches!(polled.progress, Progress::Done { .. });
             let outcome = proceed(object, &azure, id, polled, subject, None).await?;
             // The inputs may have changed during the operation.

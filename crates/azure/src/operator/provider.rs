@@ -28,8 +28,12 @@ use crate::names::{LEASE, OWNER_NAME};
 use crate::settings::ReconcilePolicy;
 use crate::webhooks::SharedExpressions;
 
-/// The owner of requests to a subscription: a space and a namespace.
-type RequestOwner = (Space, String);
+/// The owner of requests to a subscription: a tenant's space, or a namespace of the operator's own
+/// space. Tenants share a limit, whatever the number of their namespaces.
+pub(super) type RequestOwner = (Space, String);
+
+/// The rate limits in sight.
+pub(super) type SharedThrottle = Mutex<Throttle<RequestOwner, Arc<str>>>;
 
 /// The provider.
 pub struct Azure {
@@ -44,7 +48,7 @@ pub struct Azure {
     pub(super) rate_limit: ReconcileLimit,
     pub(super) originals: OriginalVersions,
     pub(super) owners: Owners,
-    pub(super) throttle: Mutex<Throttle<RequestOwner, Arc<str>>>,
+    pub(super) throttle: Arc<SharedThrottle>,
     pub(super) expressions: SharedExpressions,
 }
 

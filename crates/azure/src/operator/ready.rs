@@ -1,5 +1,6 @@
 //! The condition `Ready`, with a severity as users of Azure Service Operator know it.
 
+use insula_identity::reason::Reason;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -9,6 +10,27 @@ use crate::arm::error::ArmError;
 pub(crate) const READY: &str = "Ready";
 /// The type of the condition of an object that two operators are to reconcile.
 pub(super) const OVERLAP: &str = "OperatorOverlap";
+
+/// Reasons for which nothing is sent to Azure. They are obsolete once Azure works on the resource.
+const BEFORE_REQUEST: [&str; 17] = [
+    "WaitingForOwner",
+    "ReferenceNotFound",
+    "SecretNotFound",
+    "ConfigMapNotFound",
+    "AzureResourceNotFound",
+    "ReconciliationBlocked",
+    "DuplicateResource",
+    "SubscriptionMismatch",
+    Reason::IdentityNotFound.as_str(),
+    Reason::NamespaceNotAllowed.as_str(),
+    Reason::SecretNotAvailable.as_str(),
+    Reason::InvalidCredentials.as_str(),
+    Reason::EndpointNotAllowed.as_str(),
+    Reason::NoCredentials.as_str(),
+    Reason::CertificateNotTrusted.as_str(),
+    Reason::Unreachable.as_str(),
+    Reason::Forbidden.as_str(),
+];
 
 /// How serious a condition is that is not true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,13 +83,13 @@ impl Problem {
 
     /// Returns the state during an operation in Azure.
     pub(super) fn reconciling() -> Self {
-        let message = "The resource is in the process of being reconciled by the operator";
+        let message = "Azure is creating or updating the resource";
         Self::new(Severity::Info, "Reconciling", message)
     }
 
     /// Returns the state during a deletion in Azure.
     pub(super) fn deleting() -> Self {
-        let message = "The resource is being deleted";
+        let message = "Azure is deleting the resource";
         Self::new(Severity::Info, "Deleting", message)
     }
 
@@ -91,9 +113,14 @@ pub(super) struct Stored<'a>(&'a Value);
 impl<'a> Stored<'a> {
     /// Returns the condition of a status, if it has one.
     pub(super) fn of(status: &'a Value) -> Option<Self> {
-        let mut conditions = status["conditions"].as_array()?.iter();
-        let ready = conditions.find(|condition| condition["type"] == READY);
-        ready.map(Self)
+        Self::among(status["conditions"].as_array()?)
+    }
+
+    fn among(conditions: &'a [Value]) -> Option<Self> {
+        let mut conditions = conditions.iter();
+        conditions
+            .find(|condition| condition["type"] == READY)
+            .map(Self)
     }
 
     /// Returns whether it is true for this generation.
@@ -111,19 +138,35 @@ impl<'a> Stored<'a> {
         self.0["reason"] == reason
     }
 
+    /// Returns whether it stays in the place of another one for this generation: the resource of
+    /// an object that has not changed is as ready or as broken as it was while Azure works on it.
+    fn outweighs(self, problem: Option<&Problem>, generation: i64) -> bool {
+        let is_info = problem.is_some_and(|problem| problem.severity == Severity::Info);
+        let reason = self.0["reason"].as_str().unwrap_or_default();
+        self.is_at(generation)
+            && is_info
+            && self.0["severity"] != Severity::Info.as_str()
+            && !BEFORE_REQUEST.contains(&reason)
+    }
+
     fn is_at(self, generation: i64) -> bool {
         self.0["observedGeneration"] == generation
     }
 }
 
-/// Sets `Ready` in a status. The transition time changes only with the status, reason or severity,
-/// because users and tools wait for it.
+/// Sets `Ready` in a status, unless the condition that it has outweighs the new one. The transition
+/// time changes only with the status, reason or severity, because users and tools wait for it.
 pub(super) fn set(
     status: &mut Map<String, Value>,
     problem: Option<&Problem>,
     generation: i64,
     now: Timestamp,
 ) {
+    let conditions = status.get("conditions").and_then(Value::as_array);
+    let stored = conditions.and_then(|conditions| Stored::among(conditions));
+    if stored.is_some_and(|stored| stored.outweighs(problem, generation)) {
+        return;
+    }
     let mut condition = match problem {
         None => json!({"type": READY, "status": "True", "reason": "Succeeded"}),
         Some(problem) => json!({
@@ -210,6 +253,49 @@ mod tests {
         assert_eq!(ready["reason"], "Succeeded");
         assert_eq!(ready.get("severity"), None);
         assert_eq!(status["conditions"].as_array().map(Vec::len), Some(1));
+    }
+
+    /// The rules of one generation: what `Ready` is after it was one thing and another is reported.
+    #[test]
+    fn work_in_azure_replaces_nothing_but_work_and_what_blocked_it() {
+        let (succeeded, info) = (None, Some(Problem::reconciling()));
+        let warning = Some(Problem::warning("Conflict", ""));
+        let error = Some(Problem::error("LocationRequired", ""));
+        let waiting = Some(Problem::warning("WaitingForOwner", ""));
+        let denied = Some(Problem::warning("InvalidCredentials", ""));
+        let mismatch = Some(Problem::error("SubscriptionMismatch", ""));
+        let deleting = Some(Problem::deleting());
+        let reason = |problem: &Option<Problem>| {
+            let reason = problem.as_ref().map(|problem| problem.reason.clone());
+            reason.unwrap_or_else(|| "Succeeded".to_owned())
+        };
+        let after = |before: &Option<Problem>, next: &Option<Problem>, generations: (i64, i64)| {
+            let mut status = Map::new();
+            set(&mut status, before.as_ref(), generations.0, time(0));
+            set(&mut status, next.as_ref(), generations.1, time(5));
+            let ready = &status["conditions"][0];
+            let text = |name: &str| ready[name].as_str().unwrap().to_owned();
+            let is_same = text("lastTransitionTime") == "1970-01-01T00:00:00Z";
+            assert_eq!(ready["observedGeneration"], generations.1);
+            (text("reason"), is_same)
+        };
+        for before in [&succeeded, &warning, &error] {
+            assert_eq!(after(before, &info, (1, 1)), (reason(before), true));
+            assert_eq!(after(before, &deleting, (1, 1)), (reason(before), true));
+            assert_eq!(after(before, before, (1, 1)), (reason(before), true));
+            // A change of the object begins from the start.
+            assert_eq!(after(before, &info, (1, 2)), (reason(&info), false));
+            for next in [&succeeded, &warning, &error] {
+                let is_same = before == next;
+                assert_eq!(after(before, next, (1, 1)), (reason(next), is_same));
+            }
+        }
+        for before in [&info, &waiting, &denied, &mismatch] {
+            for next in [&info, &deleting, &succeeded, &warning, &error] {
+                let is_same = before == next;
+                assert_eq!(after(before, next, (1, 1)), (reason(next), is_same));
+            }
+        }
     }
 
     #[test]

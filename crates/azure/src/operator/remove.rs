@@ -18,7 +18,7 @@ use super::object::Object;
 use super::ownership::Admission;
 use super::pacing::Subject;
 use super::ready::Problem;
-use super::requests::{ask, failed, note_limits, open, refused};
+use super::requests::{ask, failed, open, refused};
 use crate::arm::client::Operated;
 use crate::arm::error::Retry;
 use crate::arm::throttle::{Requests, Turn};
@@ -99,7 +99,6 @@ async fn delete(
     match done {
         Ok(operated) => {
             azure.session.mark_responsive();
-            note_limits(of, azure, requests, operated.limits, operated.is_throttled);
             proceed(object, azure, operated).await
         }
         // The URL may be gone together with the resource, or before it: a DELETE shows which.

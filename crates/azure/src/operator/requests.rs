@@ -13,7 +13,6 @@ use super::access::{self, Azure, outcome};
 use super::object::Object;
 use super::pacing::Subject;
 use super::ready::{Problem, Severity};
-use crate::arm::client::Limits;
 use crate::arm::error::{Request, Retry};
 use crate::arm::throttle::{Requests, Turn};
 use crate::arm::{RequestFailure, ResourceId};
@@ -60,13 +59,6 @@ pub(super) async fn refused(
     match &failure {
         RequestFailure::Refused { error, limits } => {
             azure.session.mark_responsive();
-            note_limits(
-                of,
-                azure,
-                requests_of(request),
-                *limits,
-                failure.is_throttled(),
-            );
             at_least = limits.retry_after;
             if let Some(provider) = error.missing_provider() {
                 register(of, azure, provider).await;
@@ -135,39 +127,19 @@ async fn register(of: &Reconciliation<'_>, azure: &Azure, provider: &str) {
     }
 }
 
-const fn requests_of(request: Request) -> Requests {
-    match request {
-        Request::CreateOrUpdate => Requests::Writes,
-        Request::Delete => Requests::Deletes,
-    }
-}
-
 /// Asks whether a request to the subscription may be sent now.
 pub(super) fn ask(of: &Reconciliation<'_>, azure: &Azure, requests: Requests) -> Turn {
-    let owner = (of.key.space.clone(), of.key.namespace_or_empty().to_owned());
+    let namespace = match of.key.space {
+        Some(_) => "",
+        None => of.key.namespace_or_empty(),
+    };
+    let owner = (of.key.space.clone(), namespace.to_owned());
+    let limits = azure.session.limits();
     let mut throttle = of.context.provider.throttle();
     throttle.ask(
-        azure.session.limit(),
+        &[&limits.own, &limits.shared],
         requests,
         (&owner, &of.key.text()),
         Instant::now(),
     )
-}
-
-/// Records what a response says about the limits of the subscription.
-pub(super) fn note_limits(
-    of: &Reconciliation<'_>,
-    azure: &Azure,
-    requests: Requests,
-    limits: Limits,
-    is_throttled: bool,
-) {
-    let mut throttle = of.context.provider.throttle();
-    let (limit, now) = (azure.session.limit(), Instant::now());
-    if is_throttled {
-        throttle.refused(limit, requests, limits.retry_after, now);
-    }
-    if let Some(remaining) = limits.remaining {
-        throttle.remaining(limit, requests, remaining, now);
-    }
 }

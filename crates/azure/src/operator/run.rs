@@ -23,6 +23,7 @@ use super::namespace_claim::NamespaceClaims;
 use super::original_version::OriginalVersions;
 use super::ownership::{Owners, RecordKey};
 use super::pacing::Pacing;
+use super::provider::SharedThrottle;
 use super::rate_limit::ReconcileLimit;
 use super::served::{Outdated, ServedKinds};
 use crate::arm::session::{REQUEST_TIMEOUT, TOKEN_TIMEOUT};
@@ -234,6 +235,7 @@ async fn kinds_changed(client: &Client, known: &ServedKinds) {
 struct Parts {
     terms: Terms,
     subscriptions: Subscriptions,
+    throttle: Arc<SharedThrottle>,
     shell: provider::Settings,
 }
 
@@ -270,6 +272,7 @@ impl Parts {
         let mut shell = operator.shell.clone();
         let own = settings.credential.as_ref().map(own_credential);
         shell.static_credentials = watch::channel(own).1;
+        let throttle = Arc::new(Mutex::new(Throttle::default()));
         let suffix = settings.user_agent_suffix.as_deref().unwrap_or_default();
         let clients = HttpClients::new(operator.authorities.clone())
             .restricted(operator.addresses.clone(), trusted);
@@ -291,9 +294,11 @@ impl Parts {
                 metadata_service,
                 user_agent: client::user_agent(suffix).map_err(|_| NotStarted::UserAgent)?,
                 cleartext: operator.cleartext,
+                observer: Arc::clone(&throttle) as _,
                 request_timeout: REQUEST_TIMEOUT,
                 token_timeout: TOKEN_TIMEOUT,
             },
+            throttle,
             shell,
         })
     }
@@ -314,7 +319,7 @@ impl Parts {
             rate_limit: ReconcileLimit::new(operator.settings.rate_limit, Instant::now()),
             originals: OriginalVersions::default(),
             owners: Owners::new(namespace.clone(), key, Arc::clone(&self.shell.requeue)),
-            throttle: Mutex::new(Throttle::default()),
+            throttle: Arc::clone(&self.throttle),
             expressions: Arc::clone(&operator.expressions),
         }
     }

@@ -14,7 +14,7 @@ use super::object::Object;
 use super::ownership::{Admission, Answer, Record};
 use super::pacing::Subject;
 use super::ready::Problem;
-use super::requests::{ask, failed, note_limits, open, refused};
+use super::requests::{ask, failed, open, refused};
 use crate::arm::client::Operated;
 use crate::arm::error::Retry;
 use crate::arm::throttle::{Requests, Turn};
@@ -84,13 +84,6 @@ pub(super) async fn reconcile(
     match sent {
         Ok(operated) => {
             azure.session.mark_responsive();
-            note_limits(
-                of,
-                &azure,
-                Requests::Writes,
-                operated.limits,
-                operated.is_throttled,
-            );
             info!(key = %of.key, "resource sent to Azure");
             let record = owners.record(of.key, object.metadata(), id, &server);
             proceed(object, &azure, id, operated, subject, Some(record)).await

@@ -251,34 +251,39 @@ fn errors_are_recognised_by_code_and_message() {
     assert!(!rule.fatal);
 }
 
-/// The kinds for which Azure Service Operator has code before or after requests, or for deletions.
+/// The kinds for which Azure Service Operator has code for names, before or after requests, or for deletions.
 #[test]
 fn r31_every_kind_with_behaviour_in_the_original_has_it() {
     use Behaviour as B;
     let name = |behaviour: &B| match behaviour {
-        B::WaitForState { .. } => Some("waitForState"),
-        B::WaitWhileState { .. } => Some("waitWhileState"),
-        B::WaitForOwnerState { .. } => Some("waitForOwnerState"),
-        B::KeepFromAzure { .. } => Some("keepFromAzure"),
-        B::RequireState { .. } => Some("requireState"),
-        B::RequireEach { .. } => Some("requireEach"),
-        B::DropLargeStatus { .. } => Some("dropLargeStatus"),
-        B::RecoverDeletedVault { .. } => Some("recoverDeletedVault"),
-        B::ResolveBuiltInRole { .. } => Some("resolveBuiltInRole"),
-        B::DeleteWith { .. } => Some("deleteWith"),
-        B::CancelSubscription { .. } => Some("cancelSubscription"),
-        B::ChildIdFromSubscription { .. } => Some("childIdFromSubscription"),
-        // Webhooks of the original decide about names.
-        B::NameByUuid { .. } | B::RequireName { .. } | B::RequireNameAt { .. } => None,
+        B::WaitForState { .. } => "waitForState",
+        B::WaitWhileState { .. } => "waitWhileState",
+        B::WaitForOwnerState { .. } => "waitForOwnerState",
+        B::KeepFromAzure { .. } => "keepFromAzure",
+        B::RequireState { .. } => "requireState",
+        B::RequireEach { .. } => "requireEach",
+        B::DropLargeStatus { .. } => "dropLargeStatus",
+        B::RecoverDeletedVault { .. } => "recoverDeletedVault",
+        B::ResolveBuiltInRole { .. } => "resolveBuiltInRole",
+        B::DeleteWith { .. } => "deleteWith",
+        B::CancelSubscription { .. } => "cancelSubscription",
+        B::ChildIdFromSubscription { .. } => "childIdFromSubscription",
+        // Webhooks decide about names.
+        B::NameByUuid { .. } => "nameByUuid",
+        B::RequireName { .. } => "requireName",
+        B::RequireNameAt { .. } => "requireNameAt",
     };
     let found = kinds().iter().filter_map(|kind| {
-        let names: Vec<_> = kind.behaviours().iter().filter_map(name).collect();
+        let names: Vec<_> = kind.behaviours().iter().map(name).collect();
         let group = kind.group().split('.').next()?;
         (!names.is_empty()).then(|| format!("{group} {} {}", kind.kind(), names.join(" ")))
     });
     let expected = [
         "apimanagement Product deleteWith",
-        "authorization RoleAssignment resolveBuiltInRole",
+        "authorization RoleAssignment resolveBuiltInRole nameByUuid",
+        "authorization RoleDefinition nameByUuid",
+        "communication Domain requireName",
+        "communication SenderUsername requireNameAt",
         "compute VirtualMachineScaleSet keepFromAzure",
         "containerservice ManagedCluster waitForState",
         "containerservice ManagedClustersAgentPool waitForState waitForOwnerState",
@@ -288,6 +293,7 @@ fn r31_every_kind_with_behaviour_in_the_original_has_it() {
         "dbforpostgresql FlexibleServersFirewallRule waitForOwnerState",
         "documentdb CassandraDataCenter waitForOwnerState",
         "documentdb DatabaseAccount waitWhileState",
+        "documentdb SqlRoleAssignment nameByUuid",
         "keyvault Vault recoverDeletedVault",
         "kusto Cluster waitForState",
         "kusto Database waitForOwnerState",

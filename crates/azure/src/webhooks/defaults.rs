@@ -4,37 +4,10 @@ use ring::digest;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::table::{Kind, Owner};
+use crate::table::{Behaviour, Kind, Owner, Path};
 
 /// The namespace of UUIDs that Azure Service Operator derives from names.
 const NAMES: Uuid = Uuid::from_u128(0x9a32_9043_7ad7_4b1c_812f_9c7a_93d6_392a);
-
-/// How a kind gets the name in Azure that a client does not give.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Naming {
-    /// The name of the object.
-    Name,
-    /// A UUID of the object's and the owner's name.
-    Uuid {
-        /// Whether the ARM id of an owner that is given by it is part of the name.
-        with_owner_id: bool,
-    },
-}
-
-impl Naming {
-    fn of(kind: &Kind) -> Self {
-        match (kind.group(), kind.kind()) {
-            ("authorization.azure.com", "RoleAssignment")
-            | ("documentdb.azure.com", "SqlRoleAssignment") => Self::Uuid {
-                with_owner_id: false,
-            },
-            ("authorization.azure.com", "RoleDefinition") => Self::Uuid {
-                with_owner_id: true,
-            },
-            _ => Self::Name,
-        }
-    }
-}
 
 /// Returns the name in Azure that an object gets; none if it has one or cannot have one yet.
 pub(super) fn azure_name(kind: &Kind, object: &Value, namespace: &str) -> Option<String> {
@@ -45,24 +18,56 @@ pub(super) fn azure_name(kind: &Kind, object: &Value, namespace: &str) -> Option
     }
     let name = object["metadata"]["name"].as_str();
     let name = name.filter(|name| !name.is_empty())?;
-    match Naming::of(kind) {
-        Naming::Name => Some(name.to_owned()),
-        // Validation refuses an object without owner.
-        Naming::Uuid { .. } if !spec["owner"].is_object() => None,
-        Naming::Uuid { with_owner_id } => {
-            let convention = spec["operatorSpec"]["namingConvention"].as_str();
-            if convention.is_some_and(|it| it.eq_ignore_ascii_case("random")) {
-                return Some(Uuid::new_v4().to_string());
-            }
-            if Uuid::parse_str(name).is_ok() {
-                return Some(name.to_owned());
-            }
-            let owner = owner(kind, spec, namespace, with_owner_id);
-            let (group, kind) = (kind.group(), kind.kind());
-            let unique = format!("{owner}:{kind}/{group}:{namespace}/{name}");
-            Some(uuid_of(&unique).to_string())
-        }
+    if let Some(required) = required_name(kind, spec) {
+        return Some(required.to_owned());
     }
+    let mut rules = kind.behaviours().iter();
+    let by_uuid = rules.find_map(|rule| match rule {
+        Behaviour::NameByUuid { owner_id } => Some(*owner_id),
+        _ => None,
+    });
+    match by_uuid {
+        None => Some(name.to_owned()),
+        // Validation refuses an object without owner.
+        Some(_) if !spec["owner"].is_object() => None,
+        Some(with_owner_id) => Some(uuid_name(kind, spec, (namespace, name), with_owner_id)),
+    }
+}
+
+/// Returns the only name in Azure that an object can have because of another field, if there is one.
+pub(super) fn required_name<'a>(kind: &'a Kind, spec: &'a Value) -> Option<&'a str> {
+    let text = |path: &Path| {
+        let text = path.select(spec).and_then(Value::as_str);
+        text.filter(|text| !text.is_empty())
+    };
+    let mut rules = kind.behaviours().iter();
+    rules.find_map(|rule| match rule {
+        Behaviour::RequireName { path, value, name } => {
+            let applies = text(path).is_some_and(|found| found.eq_ignore_ascii_case(value));
+            applies.then_some(name.as_str())
+        }
+        Behaviour::RequireNameAt { path } => text(path),
+        _ => None,
+    })
+}
+
+/// Returns the UUID that an object gets as its name in Azure.
+fn uuid_name(
+    kind: &Kind,
+    spec: &Value,
+    (namespace, name): (&str, &str),
+    with_owner_id: bool,
+) -> String {
+    let convention = spec["operatorSpec"]["namingConvention"].as_str();
+    if convention.is_some_and(|it| it.eq_ignore_ascii_case("random")) {
+        return Uuid::new_v4().to_string();
+    }
+    if Uuid::parse_str(name).is_ok() {
+        return name.to_owned();
+    }
+    let owner = owner(kind, spec, namespace, with_owner_id);
+    let (group, kind) = (kind.group(), kind.kind());
+    uuid_of(&format!("{owner}:{kind}/{group}:{namespace}/{name}")).to_string()
 }
 
 fn owner(kind: &Kind, spec: &Value, namespace: &str, with_id: bool) -> String {

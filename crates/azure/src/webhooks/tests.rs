@@ -115,6 +115,40 @@ fn names_of_role_assignments_are_stable_uuids() {
 }
 
 #[test]
+fn r31_name_that_another_field_decides_is_set_and_no_other_is_accepted() {
+    let wrong = |required: &str, given: &str| {
+        denied(&format!(
+            "spec.azureName: must be {required:?} here, but is {given:?}"
+        ))
+    };
+    let owned = |mut spec: Value, name: &str| {
+        spec["owner"] = json!({"name": "mail"});
+        if !name.is_empty() {
+            spec["azureName"] = name.into();
+        }
+        object(spec)
+    };
+    let allow = AdmissionResponse::allow();
+    let domain = kind("communication", "Domain");
+    let managed = |name: &str| owned(json!({"domainManagement": "AzureManaged"}), name);
+    assert_eq!(patched(domain, managed("")), named("AzureManagedDomain"));
+    assert_eq!(check(domain, None, managed("azuremanageddomain")), allow);
+    let expected = wrong("AzureManagedDomain", "shop.example");
+    assert_eq!(check(domain, None, managed("shop.example")), expected);
+    let own = |name: &str| owned(json!({"domainManagement": "CustomerManaged"}), name);
+    assert_eq!(patched(domain, own("")), named("a"));
+    assert_eq!(check(domain, None, own("shop.example")), allow);
+    let sender = kind("communication", "SenderUsername");
+    let with = |name: &str| owned(json!({"username": "DoNotReply"}), name);
+    assert_eq!(patched(sender, with("")), named("DoNotReply"));
+    assert_eq!(check(sender, None, with("donotreply")), allow);
+    assert_eq!(
+        check(sender, None, with("info")),
+        wrong("DoNotReply", "info")
+    );
+}
+
+#[test]
 fn references_are_either_ids_or_names() {
     let subnet = kind("network", "VirtualNetworksSubnet");
     let with = |reference: Value| {

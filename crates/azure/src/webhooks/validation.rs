@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use insula_operator::webhook::AdmissionRequest;
 use serde_json::Value;
 
+use super::defaults::required_name;
 use crate::mapping::export::{Expressions, limits};
 use crate::mapping::needs::is_arm_id;
 use crate::mapping::{self, Reference};
@@ -32,6 +33,7 @@ pub(super) fn problems(
     let mut problems = Vec::new();
     problems.extend(malformed_field(kind, version, object));
     problems.extend(invalid_owner(kind, object));
+    problems.extend(wrong_name(kind, object));
     if let Err(error) = limits::check(object) {
         // The other rules would have to go through all of them.
         problems.push(error.to_string());
@@ -58,6 +60,15 @@ fn malformed_field(kind: &Kind, version: &Version, object: &Value) -> Option<Str
     }
     let needs = mapping::needs(kind, version, &named);
     needs.err().map(|error| error.to_string())
+}
+
+/// Returns what is wrong with a name that another field decides. Names in Azure have no case.
+fn wrong_name(kind: &Kind, object: &Value) -> Option<String> {
+    let spec = &object["spec"];
+    let required = required_name(kind, spec)?;
+    let given = spec["azureName"].as_str().unwrap_or_default();
+    let is_wrong = !given.is_empty() && !given.eq_ignore_ascii_case(required);
+    is_wrong.then(|| format!("spec.azureName: must be {required:?} here, but is {given:?}"))
 }
 
 /// Returns what is wrong with the owner.

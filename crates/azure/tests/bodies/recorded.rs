@@ -27,6 +27,11 @@ struct Pair {
     sample: String,
 }
 
+/// The number of pairs in the release that the table was made from.
+const PAIRS: usize = 813;
+/// The number of those that are changed after the mapping.
+const CHANGED: usize = 14;
+
 /// Paths of bodies that differ because the reconciler changes them after the mapping, by kind.
 const CHANGED_LATER: &[(&str, &str)] = &[
     // `createOrRecover` becomes `default`, or `recover` if a deleted vault has the name.
@@ -85,7 +90,7 @@ fn bodies_equal_those_that_azure_service_operator_sent() {
         "{equal} of {} bodies are equal, {changed_later} are changed after the mapping",
         pairs.len()
     );
-    assert!(!pairs.is_empty());
+    assert_eq!((pairs.len(), changed_later), (PAIRS, CHANGED));
     assert!(different.is_empty(), "{}", different.join("\n"));
 }
 
@@ -200,13 +205,25 @@ fn folded(fields: &Map<String, Value>) -> BTreeMap<String, &Value> {
 }
 
 fn is_same(ours: &str, theirs: &str, path: &str) -> bool {
-    // The resource group of the samples had another name when they were recorded.
-    let group = |text: &str| {
-        text.to_lowercase()
-            .contains("/resourcegroups/aso-sample-rg/")
-    };
     let is_id = ours.starts_with('/') || path == "/name";
-    ours == theirs || (is_id && (ours.eq_ignore_ascii_case(theirs) || group(ours)))
+    ours == theirs
+        || (is_id && ours.eq_ignore_ascii_case(theirs))
+        || in_sample_group(ours).is_some_and(|ours| in_any_group(theirs) == Some(ours))
+}
+
+/// Returns what an id has below the resource group of the samples, which had another name when they
+/// were recorded.
+fn in_sample_group(id: &str) -> Option<String> {
+    let is_sample = id.to_lowercase().contains("/resourcegroups/aso-sample-rg/");
+    is_sample.then(|| in_any_group(id)).flatten()
+}
+
+/// Returns what an id has below its resource group, in lower case.
+fn in_any_group(id: &str) -> Option<String> {
+    let id = id.to_lowercase();
+    let (_, group) = id.split_once("/resourcegroups/")?;
+    let (_, below) = group.split_once('/')?;
+    Some(below.to_owned())
 }
 
 /// Removes the values that are not known, and objects without fields, which are not imported.

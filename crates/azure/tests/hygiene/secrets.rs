@@ -1,64 +1,15 @@
 //! Secrets, tokens and signed URLs are in no object, event, log or metric.
 
-use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use insula_testkit::azure::Fault;
 use serde_json::{Value, json};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
 
 use crate::recording::{Recorded, Recorder};
 use crate::scene::{NAMESPACE, OPERATOR, account, group, network, server};
-use crate::world::{Running, World, secret_of};
-
-/// Everything that is logged.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<String>>);
-
-impl Log {
-    fn text(&self) -> String {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-}
-
-impl Visit for Log {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        let mut text = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        writeln!(text, "{field}={value:?}").unwrap();
-    }
-}
-
-impl Subscriber for Log {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("insula")
-    }
-
-    fn new_span(&self, span: &Attributes<'_>) -> Id {
-        span.record(&mut self.clone());
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, values: &Record<'_>) {
-        values.record(&mut self.clone());
-    }
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        event.record(&mut self.clone());
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
+use crate::world::{Log, Running, World, secret_of};
 
 /// The text of a request without what may have secrets: bodies of Secrets, and the annotation for
 /// signed URLs.

@@ -155,8 +155,8 @@ async fn create_all(scene: &Scene, cases: &[Case]) -> anyhow::Result<BTreeMap<St
         .await?;
     assert_eq!(
         message,
-        "Owner ResourceGroup.resources.azure.com \"shop-rg\" cannot be found. Progress is blocked \
-         until it is created."
+        "Owner ResourceGroup.resources.azure.com \"shop-rg\" does not exist: the resource is \
+         sent once it is ready."
     );
     assert_eq!(scene.azure.requests().len(), 0);
     scene.create(of("resource-group")).await?;

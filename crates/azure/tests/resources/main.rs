@@ -10,6 +10,7 @@ mod exports;
 mod failures;
 mod imported;
 mod life;
+mod limits;
 mod policies;
 mod recording;
 mod removal;

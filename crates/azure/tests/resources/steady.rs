@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::scene::{GROUP, NAMESPACE, Scene, between, id, identity, network, resource, server};
+use crate::scene::{
+    GROUP, NAMESPACE, Scene, between, id, identity, network, resource, server, subnet,
+};
 
 #[tokio::test]
 async fn resource_in_order_causes_no_request_even_after_a_restart() -> anyhow::Result<()> {
@@ -52,6 +54,53 @@ async fn resource_in_order_is_sent_again_after_the_sync_period() -> anyhow::Resu
         assert!(between(&pair[0], &pair[1]) >= Duration::from_millis(2250));
     }
     assert_eq!(scene.azure.resource(GROUP).unwrap().get("tags"), None);
+    Ok(())
+}
+
+/// A network is updated by an operation that takes some time, each time it is sent.
+#[tokio::test]
+async fn resource_stays_ready_while_azure_works_on_it_again() -> anyhow::Result<()> {
+    use futures_util::TryStreamExt as _;
+    let scene = Scene::start_with(&[("AZURE_SYNC_PERIOD", "3s")]).await?;
+    scene.group().await?;
+    scene
+        .azure
+        .set_manner("Microsoft.Network/virtualNetworks", |manner| {
+            (manner.polls, manner.retry_after) = (Some(2), Some(1));
+        });
+    let net = network("net");
+    let made = scene.make(&net).await?;
+    let since = made["status"]["conditions"][0]["lastTransitionTime"].clone();
+    let api = scene.api("network.azure.com/v20250301", "VirtualNetwork", NAMESPACE);
+    let version = made["metadata"]["resourceVersion"].as_str().unwrap();
+    let events = api
+        .watch(&kube::api::WatchParams::default(), version)
+        .await?;
+    let mut events = std::pin::pin!(events);
+    let mut was_in_progress = false;
+    loop {
+        let event = events.try_next().await?;
+        let Some(kube::api::WatchEvent::Modified(object)) = event else {
+            continue;
+        };
+        let object: Value = serde_json::to_value(object)?;
+        let ready = &object["status"]["conditions"][0];
+        assert_eq!(ready["status"], "True", "{ready}");
+        assert_eq!(ready["lastTransitionTime"], since, "{ready}");
+        let token = &object["metadata"]["annotations"][insula_azure::names::POLLER_RESUME_TOKEN];
+        if was_in_progress && token.is_null() {
+            break;
+        }
+        if !was_in_progress && token.is_string() {
+            was_in_progress = true;
+            // An object that is new in the meantime need not wait for its owner.
+            scene.create(&subnet("net", "web", "10.0.1.0/24")).await?;
+        }
+    }
+    let of_net = id("Microsoft.Network/virtualNetworks/net");
+    assert!(scene.azure.puts(&of_net) >= 2);
+    let web = subnet("net", "web", "10.0.1.0/24");
+    scene.await_ready(&web, "True", "Succeeded").await?;
     Ok(())
 }
 

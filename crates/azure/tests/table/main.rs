@@ -1,6 +1,7 @@
 //! The definitions on a whole server: they are established, and admit objects of every version.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+mod derived;
 mod objects;
 mod released;
 

@@ -1,10 +1,12 @@
 //! Definitions of all kinds in all versions, as `tools/asogen/generate --released` writes them into
 //! the folder that `INSULA_AZURE_RELEASED` names.
 
-use insula_azure::table::{self, Kind, Rule, ShapeRef, Version, derive};
+use insula_azure::table::{self, Rule, ShapeRef, Version};
 use insula_testkit::server::{Setup, TestServer};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::Value;
+
+use crate::derived;
 
 /// Returns the definitions, or nothing if there is no folder.
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
@@ -94,41 +96,34 @@ fn keep_rules(value: &mut Value) {
 }
 
 #[test]
-fn kinds_derived_from_released_definitions_are_those_of_the_table() {
+fn released_definitions_say_of_kinds_what_the_table_says() {
     let Some(definitions) = released() else {
         return;
     };
     assert_eq!(definitions.len(), table::kinds().len());
-    let (mut different, mut unnamed) = (Vec::new(), Vec::new());
+    let mut unnamed = Vec::new();
     for definition in &definitions {
-        let Some(kind) = derive(definition) else {
-            unnamed.push(definition["metadata"]["name"].as_str().unwrap());
+        let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap();
+        let known = table::find(text("/spec/group"), text("/spec/names/kind")).unwrap();
+        for version in derived::versions(definition) {
+            let same = known.version(version.name).unwrap();
+            let expected = table::api_version(version.name);
+            assert_eq!(Some(same.api_version()), expected, "{}", known.kind());
+        }
+        let Some(found) = derived::kind(definition) else {
+            unnamed.push(text("/metadata/name"));
             continue;
         };
-        let known = table::find(kind.group(), kind.kind()).unwrap();
-        let of = |kind: &Kind| {
-            let names = (
-                kind.plural().to_owned(),
-                kind.fixed_name().map(str::to_owned),
-            );
-            let arm_type = kind.arm_type().to_ascii_lowercase();
-            (
-                names,
-                arm_type,
-                kind.owner().clone(),
-                kind.scope(),
-                kind.storage_version().to_owned(),
-            )
+        let expected = derived::Derived {
+            plural: known.plural().to_owned(),
+            arm_type: known.arm_type().to_ascii_lowercase(),
+            fixed_name: known.fixed_name().map(str::to_owned),
+            owner: known.owner().clone(),
+            scope: known.scope(),
+            storage: known.storage_version().to_owned(),
         };
-        if of(&kind) != of(known) {
-            different.push(format!("{:?} {:?}", of(&kind), of(known)));
-        }
-        for version in kind.versions() {
-            let same = known.version(version.name()).unwrap();
-            assert_eq!(version.api_version(), same.api_version(), "{}", kind.kind());
-        }
+        assert_eq!(found, expected);
     }
-    assert_eq!(different, [""; 0]);
     // Definitions do not say that these have only one name, or which.
     unnamed.sort();
     assert_eq!(
@@ -145,59 +140,48 @@ fn kinds_derived_from_released_definitions_are_those_of_the_table() {
 }
 
 #[test]
-fn rules_derived_from_released_definitions_are_those_of_the_table_but_one() {
+fn released_definitions_say_of_fields_what_the_table_says() {
     let Some(definitions) = released() else {
         return;
     };
     let (mut all, mut different) = (0, Vec::new());
-    for kind in definitions.iter().filter_map(derive) {
-        let known = table::find(kind.group(), kind.kind()).unwrap();
-        for version in kind.versions() {
-            let same = known.version(version.name()).unwrap();
-            let (derived, known) = (kind.spec(version), known.spec(same));
-            compare(derived, known, kind.kind(), &mut all, &mut different);
+    for definition in &definitions {
+        let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap();
+        let known = table::find(text("/spec/group"), text("/spec/names/kind")).unwrap();
+        for version in derived::versions(definition) {
+            let shape = known.spec(known.version(version.name).unwrap());
+            let schemas = (version.spec, version.status);
+            compare(shape, schemas, known.kind(), &mut all, &mut different);
         }
     }
     different.sort();
     different.dedup();
-    assert_eq!(all, 1762);
-    assert!(different.len() <= 1, "{different:#?}");
+    // The status does not show the name that ARM has for this one.
+    let unknown = "Database.readWriteDatabase.keyVaultProperties.userIdentityReference";
+    assert_eq!((all, different), (1788, vec![unknown.to_owned()]));
 }
 
 /// Counts the references, secrets and identities of a shape, and collects those that differ.
 fn compare(
-    derived: ShapeRef<'_>,
     known: ShapeRef<'_>,
+    (schema, status): (&Value, &Value),
     path: &str,
     all: &mut usize,
     different: &mut Vec<String>,
 ) {
     for (name, rule) in known.fields() {
         let path = format!("{path}.{name}");
-        let found = derived.rule(name);
-        let same = match (rule, found) {
-            (Rule::Reference(one), Rule::Reference(other))
-            | (Rule::WellKnown(one), Rule::WellKnown(other))
-            | (Rule::Secret(one), Rule::Secret(other))
-            | (Rule::SecretMap(one), Rule::SecretMap(other))
-            | (Rule::Config(one), Rule::Config(other)) => one == other,
-            (Rule::Identities, Rule::Identities) | (Rule::Json, Rule::Json) => true,
-            (Rule::Object(one), Rule::Object(other)) => {
-                compare(other, one, &path, all, different);
-                continue;
+        let found = derived::field(schema, name);
+        if let Rule::Object(below) = rule {
+            let schemas = (found, derived::field(status, name));
+            compare(below, schemas, &path, all, different);
+            continue;
+        }
+        if let Some(agrees) = derived::agrees(rule, name, found, status) {
+            *all += 1;
+            if !agrees {
+                different.push(path);
             }
-            (Rule::Reference(_) | Rule::WellKnown(_) | Rule::Secret(_) | Rule::Config(_), _)
-            | (Rule::SecretMap(_) | Rule::Identities | Rule::Json, _) => false,
-            _ => continue,
-        };
-        *all += 1;
-        if !same {
-            different.push(
-                format!("{path}: {rule:?} {found:?}")
-                    .chars()
-                    .take(200)
-                    .collect(),
-            );
         }
     }
 }

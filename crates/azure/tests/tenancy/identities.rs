@@ -44,14 +44,17 @@ async fn r15_managed_identity_gets_its_tokens_from_the_metadata_service() -> any
     Ok(())
 }
 
-/// Creates the service account of a namespace, and returns the issuer and the subject of its
-/// tokens.
-async fn account(space: &Space, namespace: &str) -> anyhow::Result<(String, String)> {
+/// Creates a service account, and returns a token with its issuer and subject.
+pub async fn service_account_token(
+    space: &Space,
+    namespace: &str,
+    name: &str,
+) -> anyhow::Result<(String, String, String)> {
     use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
     use k8s_openapi::api::core::v1::ServiceAccount;
     let object = json!({
         "apiVersion": "v1", "kind": "ServiceAccount",
-        "metadata": {"name": "aso-workload", "namespace": namespace},
+        "metadata": {"name": name, "namespace": namespace},
     });
     space.create(&object).await?;
     let accounts: kube::Api<ServiceAccount> =
@@ -64,7 +67,7 @@ async fn account(space: &Space, namespace: &str) -> anyhow::Result<(String, Stri
         ..TokenRequest::default()
     };
     let token = accounts
-        .create_token_request("aso-workload", &kube::api::PostParams::default(), &request)
+        .create_token_request(name, &kube::api::PostParams::default(), &request)
         .await?;
     let token = token
         .status
@@ -73,7 +76,14 @@ async fn account(space: &Space, namespace: &str) -> anyhow::Result<(String, Stri
     let payload = URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap_or_default())?;
     let claims: Value = serde_json::from_slice(&payload)?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    Ok((text(&claims["iss"]), text(&claims["sub"])))
+    Ok((token, text(&claims["iss"]), text(&claims["sub"])))
+}
+
+/// Creates the service account of a namespace, and returns the issuer and the subject of its
+/// tokens.
+async fn account(space: &Space, namespace: &str) -> anyhow::Result<(String, String)> {
+    let (_, issuer, subject) = service_account_token(space, namespace, "aso-workload").await?;
+    Ok((issuer, subject))
 }
 
 /// Returns the contents of a Secret that names a workload identity of a team.
@@ -97,7 +107,7 @@ async fn create_workload(
 }
 
 /// Lets Azure read the keys of the server.
-fn trust_server(world: &World) {
+pub fn trust_server(world: &World) {
     let authority = world.server.authority();
     world.azure.trust_issuers(authority.certificate_pem());
     world.azure.reach_issuers(ISSUERS, &world.server.url());
@@ -134,7 +144,9 @@ async fn r23_workload_identity_is_proven_by_the_service_account_of_the_namespace
     create_workload(&world, "blue", "red", "red").await?;
     let stolen = group("blue", "stolen");
     world.create(&stolen).await?;
-    let found = world.await_ready(&stolen, "False", "Unreachable").await?;
+    let found = world
+        .await_ready(&stolen, "False", "IdentityNotFound")
+        .await?;
     let message = ready(&found).unwrap()[3];
     for part in [
         "service account aso-workload does not exist in namespace blue",

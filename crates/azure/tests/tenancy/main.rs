@@ -12,6 +12,7 @@ mod identities;
 mod invariant;
 mod operators;
 mod overlap;
+mod proofs;
 mod removal;
 mod scene;
 mod watches;

@@ -12,7 +12,7 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::scene::{FINALIZER, OPERATOR, await_condition, condition, group, id, run_for, senders};
-use crate::world::{Running, World, credential, eventually};
+use crate::world::{Log, Running, World, credential, eventually};
 
 const OPERATOR_V2: &str = "serviceoperator.azure.com/operator-namespace";
 const OVERLAP: &str = "OperatorOverlap";
@@ -70,6 +70,9 @@ async fn r06_reconciled_object_names_its_operator() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn r07_of_two_operators_one_claims_and_the_other_reports() -> anyhow::Result<()> {
+    let log = Log::default();
+    // Both operators run on the thread of the test.
+    let _logged = tracing::subscriber::set_default(log.clone());
     let world = World::start().await?;
     world.team("red");
     world.namespace_of("red", "red").await?;
@@ -92,6 +95,13 @@ async fn r07_of_two_operators_one_claims_and_the_other_reports() -> anyhow::Resu
     })
     .await?;
     assert_eq!(notes[0], expected);
+    let text = log.text();
+    for line in [
+        "message=object belongs to another operator\n",
+        "other=\"a-system\"\n",
+    ] {
+        assert!(text.contains(line), "{line:?} in {text}");
+    }
     // The claimant still works, and the condition stays beside it.
     world
         .patch(&shop, json!({"spec": {"tags": {"a": "b"}}}))

@@ -11,6 +11,7 @@
     reason = "each test program uses what it needs of it"
 )]
 
+mod log;
 mod objects;
 mod running;
 mod tenants;
@@ -37,6 +38,7 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+pub use log::Log;
 pub use objects::{Space, ready};
 pub use running::Running;
 
@@ -220,7 +222,7 @@ fn webhook_services(definitions: &[Value]) -> anyhow::Result<InProcessServices> 
 }
 
 /// Returns the certificates of a PEM text, as DER.
-fn certificates(text: &str) -> anyhow::Result<Vec<Vec<u8>>> {
+pub fn certificates(text: &str) -> anyhow::Result<Vec<Vec<u8>>> {
     let blocks = pem::parse_many(text)?;
     Ok(blocks.into_iter().map(pem::Pem::into_contents).collect())
 }

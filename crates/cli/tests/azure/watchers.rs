@@ -1,6 +1,7 @@
 //! A tenant's operator: its rights, its settings, and definitions that are too old.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -149,9 +150,12 @@ async fn r18_operator_newer_than_the_definitions_exits_with_78() {
     }
     let kubeconfig = scene.kubeconfig("system");
     let arguments = ["operator", "azure", "--leader-elect=false"];
+    let started = Instant::now();
     let output = output(&kubeconfig, &arguments, &ENVIRONMENT).await;
+    let took = started.elapsed();
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(78), "{message}");
+    assert!(took < Duration::from_secs(10), "{took:?}: {message}");
     let errors: Vec<_> = message
         .lines()
         .filter(|line| line.contains("needs version"))

@@ -49,6 +49,9 @@ fn client(server: &Server, texts: &[&'static str], timeout: Duration) -> Client 
         auxiliary: Vec::new(),
         user_agent: user_agent("my-suffix").unwrap(),
         timeout,
+        limits: LimitNames::default(),
+        observer: Arc::new(()),
+        is_accepted: AtomicBool::new(false),
     }
 }
 
@@ -276,17 +279,14 @@ async fn operation_is_polled_to_its_end() {
     let mut operated = client.put(&group(), "1", &json!({})).await.unwrap();
     let mut delays = Vec::new();
     while let Progress::InProgress { token, retry_after } = operated.progress {
-        delays.push((
-            retry_after.map(|delay| delay.as_secs()),
-            operated.is_throttled,
-        ));
+        delays.push(retry_after.map(|delay| delay.as_secs()));
         // The operation is resumed from its annotation, as after a crash.
         let text = token.to_text(client.server());
         let resumed = ResumeToken::parse(token.method().poller_id(), &text, client.server());
         assert_eq!(resumed.as_ref(), Ok(&token));
         operated = client.poll(resumed.unwrap()).await.unwrap();
     }
-    assert_eq!(delays, [(Some(3), false), (Some(7), true), (None, false)]);
+    assert_eq!(delays, [Some(3), Some(7), None]);
     assert_eq!(operated.progress, Progress::Done { resource: None });
     assert_eq!(server.requests()[3].line, "GET /operations/o?t=1");
 }
@@ -356,13 +356,61 @@ async fn limits_of_the_subscription_are_reported() {
     let client = client(&server, &["t0"], TIMEOUT);
     let read = client.get(&group(), "1").await.unwrap();
     let limits = Limits {
-        remaining: Some(9),
+        remaining: Some(11),
+        shared_remaining: Some(9),
         retry_after: None,
     };
     assert_eq!(read.limits, limits);
     let refused = client.put(&group(), "1", &json!({})).await.unwrap_err();
-    assert!(refused.is_throttled());
     assert_eq!(refused.limits().retry_after, Some(Duration::from_secs(17)));
+}
+
+/// A recipient that keeps everything.
+#[derive(Default)]
+struct Observations(Mutex<Vec<Observation>>);
+
+impl ObserveLimits for Observations {
+    fn observe(&self, _: &LimitNames, observation: Observation) {
+        self.0.lock().unwrap().push(observation);
+    }
+}
+
+/// Anyone can name a subscription: what it says to a stranger does not count for those who use it.
+#[tokio::test]
+async fn limits_of_all_applications_count_once_the_subscription_has_accepted_a_request() {
+    let none_left = "x-ms-ratelimit-remaining-subscription-global-writes: 0\r\n\
+                     x-ms-ratelimit-remaining-subscription-global-reads: 0\r\n";
+    let server = Server::start(move |count, _| {
+        let status = [403, 404, 429, 200, 429][count];
+        Reply::Http(status, none_left.to_owned(), "{}".to_owned())
+    })
+    .await;
+    let observer = Arc::new(Observations::default());
+    let client = Client {
+        observer: observer.clone(),
+        ..client(&server, &["t0"], TIMEOUT)
+    };
+    for _ in 0..3 {
+        client.put(&group(), "1", &json!({})).await.unwrap_err();
+    }
+    client.get(&group(), "1").await.unwrap();
+    client.put(&group(), "1", &json!({})).await.unwrap_err();
+    let seen = std::mem::take(&mut *observer.0.lock().unwrap());
+    let seen: Vec<_> = seen
+        .iter()
+        .map(|seen| (seen.requests, seen.is_refused, seen.shared_remaining))
+        .collect();
+    let (reads, writes) = (Requests::Reads, Requests::Writes);
+    assert_eq!(
+        seen,
+        [
+            (writes, false, None),
+            (writes, false, None),
+            (writes, true, None),
+            (reads, false, Some(0)),
+            (writes, true, Some(0)),
+        ]
+    );
 }
 
 #[tokio::test]
@@ -392,7 +440,7 @@ async fn failures_are_told_apart() {
         .get(&group(), "1")
         .await
         .unwrap_err();
-    assert!(failed.is_not_found() && !failed.is_throttled());
+    assert!(failed.is_not_found());
     assert_eq!(failed.to_string(), "NotFound: none (request r-1)");
     let large = Server::start(|_, _| {
         Reply::Http(

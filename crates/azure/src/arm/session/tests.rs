@@ -65,6 +65,7 @@ fn subscriptions(servers: &[&Server], metadata: &BaseUrl) -> Subscriptions {
         metadata_service: metadata.clone(),
         user_agent: user_agent("").unwrap(),
         cleartext: Cleartext::Loopback,
+        observer: Arc::new(()),
         request_timeout: TIMEOUT,
         token_timeout: TIMEOUT,
     }
