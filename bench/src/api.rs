@@ -347,7 +347,9 @@ pub async fn run(args: &Args) -> Result<()> {
     }
     results.insula = of_server(args, &program, sizes).await?;
     results.print(&sizes);
-    targets::print(&results.insula, &results.floor, &sizes);
+    targets::print(&results.insula, &results.floor, &sizes, |part| {
+        args.wants(part)
+    });
     Ok(())
 }
 

@@ -31,6 +31,11 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// How long the test waits for what must happen.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// The Service of the operator. The objects here name URLs.
+fn service() -> WebhookService {
+    WebhookService::new("default", "widgets")
+}
+
 fn router() -> Router {
     Router::new()
         .validating("/validate", |request| async move {
@@ -64,7 +69,7 @@ fn targets() -> Vec<Target> {
 
 /// The definition and the configuration, which call this address.
 fn objects(address: SocketAddr) -> [(&'static str, Value); 2] {
-    let service = WebhookService::new("default", "widgets");
+    let service = service();
     let url = |path: &str| json!({"url": format!("https://{address}{path}")});
     let mut widgets = definition("ex.io", "widgets", "Widget", json!({"type": "object"}));
     let first = widgets["spec"]["versions"][0].clone();
@@ -122,7 +127,7 @@ impl Operator {
             router: Arc::new(router()),
             certificates: Arc::new(Certificates::default()),
             source: self.source(),
-            injection: Some(Injection::new(&self.client, targets())),
+            injection: Some(Injection::new(&self.client, service(), targets())),
             settings: Settings::default(),
         };
         self.replicas.spawn(async move {

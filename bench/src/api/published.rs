@@ -50,6 +50,8 @@ pub async fn measure(program: &Program, folder: &Path) -> Result<Figures> {
         .with("tenant grown", grown.get("grown").context("a figure")?)
         .and(use_as_tenant(&server).await?)
         .and(memory(&server, "used").await?);
+    let used = figures.get("used resident").context("a figure")?;
+    figures = figures.with("ratio", used / length as f64);
     let server = server.restart(&program)?;
     figures = figures
         .with("restart", server.ready_after.as_secs_f64())
@@ -128,7 +130,7 @@ async fn create(user: &Client) -> Result<()> {
 
 /// Prints the figures, unless they were not measured.
 pub fn print(figures: &Figures) {
-    const LINES: [(&str, &str, Unit); 16] = [
+    const LINES: [(&str, &str, Unit); 17] = [
         ("length of the definitions", "length", Unit::Bytes),
         ("served after", "served", Unit::Time),
         ("memory before", "empty", Unit::Bytes),
@@ -146,6 +148,7 @@ pub fn print(figures: &Figures) {
         ("OpenAPI v2", "whole", Unit::Time),
         ("its length", "whole length", Unit::Bytes),
         ("memory after that", "used resident", Unit::Bytes),
+        ("beside the definitions' length", "ratio", Unit::Ratio),
         ("most until then", "used most", Unit::Bytes),
         ("ready after a restart", "restart", Unit::Time),
         ("memory after it", "restarted resident", Unit::Bytes),

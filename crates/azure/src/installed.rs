@@ -8,14 +8,11 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, pin_mut};
 use insula_operator::read::get_named;
-use insula_operator::webhook::WebhookService;
-use insula_operator::webhook::injection::Target;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DynamicObject, ListParams, ObjectMeta, PartialObjectMeta};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{Config, Event, watcher};
 use kube::{Api, Client};
-use serde_json::Value;
 use tracing::{debug, warn};
 
 use crate::table::{self, Kind};
@@ -42,25 +39,17 @@ impl Installed {
         }
     }
 
-    /// Reads all definitions of kinds of the table. Returns those that are converted by a Service
-    /// other than this one: they do not need its CA bundle.
+    /// Reads all definitions of kinds of the table.
     ///
     /// # Errors
     ///
     /// If a request fails.
-    pub async fn load(&mut self, service: &WebhookService) -> Result<Vec<Target>, kube::Error> {
+    pub async fn load(&mut self) -> Result<(), kube::Error> {
         let listed = self.metadata.list(&ListParams::default()).await?;
-        let mut foreign = Vec::new();
         for definition in listed.items {
-            let Some(read) = self.read(&definition.metadata).await? else {
-                continue;
-            };
-            let name = definition.metadata.name.unwrap_or_default();
-            if is_converted_elsewhere(&read, service) {
-                foreign.push(Target::Definition(name));
-            }
+            self.read(&definition.metadata).await?;
         }
-        Ok(foreign)
+        Ok(())
     }
 
     /// Keeps the definitions current, as long as it runs.
@@ -85,14 +74,14 @@ impl Installed {
     }
 
     /// Reads a definition, if it is of the table and has changed.
-    async fn read(&mut self, metadata: &ObjectMeta) -> Result<Option<Value>, kube::Error> {
+    async fn read(&mut self, metadata: &ObjectMeta) -> Result<(), kube::Error> {
         let name = metadata.name.clone().unwrap_or_default();
         let generation = metadata.generation.unwrap_or_default();
         if find(&name).is_none() || self.known.get(&name) == Some(&generation) {
-            return Ok(None);
+            return Ok(());
         }
         let Some(found) = get_named(&self.api, &name).await? else {
-            return Ok(None);
+            return Ok(());
         };
         // Every object of Kubernetes can be represented as JSON.
         let found = serde_json::to_value(found).unwrap_or_default();
@@ -102,7 +91,7 @@ impl Installed {
             }
             Err(why) => warn!(definition = name, why, "definition ignored"),
         }
-        Ok(Some(found))
+        Ok(())
     }
 
     fn remove(&mut self, metadata: &ObjectMeta) {
@@ -121,37 +110,9 @@ fn find(name: &str) -> Option<&'static Kind> {
     kinds.find(|kind| kind.plural() == plural && kind.group() == group)
 }
 
-/// Returns whether another Service than this one converts a definition.
-fn is_converted_elsewhere(definition: &Value, service: &WebhookService) -> bool {
-    let conversion = &definition["spec"]["conversion"];
-    let named = &conversion["webhook"]["clientConfig"]["service"];
-    let is_own = named["namespace"] == service.namespace && named["name"] == service.name;
-    conversion["strategy"] == "Webhook" && !is_own
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-
-    #[test]
-    fn definition_of_another_operator_is_converted_elsewhere() {
-        let service = WebhookService::new("ns", "name");
-        let webhook = |namespace: &str| {
-            json!({"spec": {"conversion": {"strategy": "Webhook", "webhook": {
-                "clientConfig": {"service": {"namespace": namespace, "name": "name"}},
-            }}}})
-        };
-        let none = json!({"spec": {"conversion": {"strategy": "None"}}});
-        for (definition, expected) in [
-            (webhook("ns"), false),
-            (webhook("other"), true),
-            (none, false),
-        ] {
-            assert_eq!(is_converted_elsewhere(&definition, &service), expected);
-        }
-    }
 
     #[test]
     fn only_definitions_of_the_table_are_read() {

@@ -46,6 +46,8 @@ pub struct Settings {
     pub kinds: ReviewedKinds,
     /// The Service of the webhooks, in the namespace of the operator.
     pub service: WebhookService,
+    /// Whether definitions are left out, because those of Azure Service Operator stay.
+    pub without_definitions: bool,
 }
 
 /// The operators that reconcile objects.
@@ -75,6 +77,7 @@ impl Default for Settings {
             operators: Operators::PerTenant,
             kinds: ReviewedKinds::Own,
             service: webhooks::service(),
+            without_definitions: false,
         }
     }
 }
@@ -131,10 +134,12 @@ pub fn manifests(settings: &Settings) -> Vec<Value> {
     let operator = operator(&settings.service.namespace);
     let kinds = settings.kinds.list();
     let mut objects = vec![operator.namespace()];
-    // Every object of Kubernetes can be represented as JSON.
-    let definitions = definitions(settings);
-    let definitions = definitions.iter().map(serde_json::to_value);
-    objects.extend(definitions.map(Result::unwrap_or_default));
+    if !settings.without_definitions {
+        // Every object of Kubernetes can be represented as JSON.
+        let definitions = definitions(settings);
+        let definitions = definitions.iter().map(serde_json::to_value);
+        objects.extend(definitions.map(Result::unwrap_or_default));
+    }
     objects.push(operator.cluster_role(roles::MANAGER, &roles::manager(), None));
     objects.push(account(&operator));
     objects.extend(rights(&operator, settings));

@@ -90,10 +90,29 @@ fn documented_azure_session_works() {
     let ended = run_lines(folder.path(), &lines);
     let logs = LogsOnFailure(folder.path());
     check_lines(&lines, &all, &ended);
+    let refused = lines
+        .iter()
+        .position(|it| it.ends_with("get resourcegroup shop"));
+    assert_shown(&section, &ended[refused.unwrap()].out);
     for (line, LineResult { out, .. }) in lines.iter().zip(&ended) {
         assert!(!out.contains("-secret\""), "a secret from {line}:\n{out}");
     }
     drop(logs);
+}
+
+/// Checks that a command printed what the section shows, which leaves out words at each `…`.
+fn assert_shown(section: &str, printed: &str) {
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (_, shown) = section.split_once("\n```\nNAME").unwrap();
+    let shown = shown.split("\n```\n").next().unwrap();
+    let printed = words(printed);
+    let mut rest = printed.as_str();
+    for part in format!("NAME{shown}").split(['…', '\n']).map(words) {
+        let (_, after) = rest.split_once(&part).unwrap_or_else(|| {
+            panic!("no {part:?} in {printed}");
+        });
+        rest = after;
+    }
 }
 
 /// Prints the logs of the operators if the test fails. On Insula the first one is in the server.

@@ -239,3 +239,22 @@ fn r10_service_of_another_namespace_is_named_everywhere() {
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["args"][3], "other");
 }
+
+#[test]
+fn installed_definitions_can_be_kept_while_webhooks_review_all_kinds() {
+    let settings = Settings {
+        kinds: ReviewedKinds::All,
+        image: Some("i".to_owned()),
+        ..Settings::default()
+    };
+    let all = manifests(&settings);
+    let kept = manifests(&Settings {
+        without_definitions: true,
+        ..settings
+    });
+    let is_definition = |object: &Value| object["kind"] == "CustomResourceDefinition";
+    let mut others = all;
+    others.retain(|object| !is_definition(object));
+    assert_eq!(kept, others);
+    assert!(find(&kept, "MutatingWebhookConfiguration").len() > 40);
+}

@@ -42,6 +42,9 @@ pub enum Error {
     /// The definition changes all the time.
     #[error("definition {0} was changed each time that its objects were being rewritten")]
     Changing(String),
+    /// A Secret changes all the time.
+    #[error("cannot {0}: it was changed during every attempt")]
+    Conflict(String),
     /// The server forgets the positions in a list too early.
     #[error("the list of {0} expired before it was read")]
     Expiring(String),
@@ -71,7 +74,9 @@ impl Error {
                 Some("names are like virtualnetworks.network.azure.com".to_owned())
             }
             Self::Expiring(_) => Some("use smaller pages, or a higher rate".to_owned()),
-            Self::Changing(_) => Some("find out which client changes it, and try again".to_owned()),
+            Self::Changing(_) | Self::Conflict(_) => {
+                Some("find out which client changes it, and try again".to_owned())
+            }
         }
     }
 }
@@ -293,6 +298,7 @@ pub(crate) struct Metadata {
     pub resource_version: String,
     pub labels: std::collections::BTreeMap<String, String>,
     pub annotations: std::collections::BTreeMap<String, String>,
+    pub finalizers: Vec<String>,
 }
 
 impl Metadata {

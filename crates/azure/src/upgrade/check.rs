@@ -28,6 +28,16 @@ pub struct Answer {
     pub operators: Operators,
     /// What holds the upgrade back: it is possible if there is nothing.
     pub held_back: Vec<HeldBack>,
+    /// The installed definitions with versions that those of this program lack, such as
+    /// definitions of Azure Service Operator: they must not be replaced.
+    pub wider: Vec<String>,
+}
+
+impl Answer {
+    /// Returns the names of the definitions that must not be replaced, if there are any.
+    pub fn wider(&self) -> Option<String> {
+        (!self.wider.is_empty()).then(|| several(&self.wider))
+    }
 }
 
 /// What holds an upgrade back.
@@ -168,7 +178,18 @@ pub async fn check(client: &Client, question: &Question) -> Result<Answer, Error
     Ok(Answer {
         operators,
         held_back,
+        wider: wider(&installed),
     })
+}
+
+/// Returns the definitions with versions that those of this program lack.
+fn wider(installed: &[Definition]) -> Vec<String> {
+    let shipped = shipped_versions();
+    let wider = installed.iter().filter(|definition| {
+        let versions = shipped.get(definition.name());
+        versions.is_some_and(|it| definition.versions().any(|name| !it.contains(name)))
+    });
+    wider.map(|it| it.name().to_owned()).collect()
 }
 
 /// Compares with what discovery says: a tenant has no right to definitions.
@@ -195,6 +216,7 @@ async fn check_discovery(client: &Client, question: &Question) -> Result<Answer,
     Ok(Answer {
         operators,
         held_back,
+        wider: Vec::new(),
     })
 }
 
@@ -410,6 +432,21 @@ mod tests {
                 format!("{name}objects may be stored in version {OLD}"),
                 format!("{name}operator in namespace acme (v2.10.0) may need version {OLD}"),
             ]
+        );
+    }
+
+    #[test]
+    fn definitions_with_more_versions_than_those_of_the_program_are_named() {
+        let kind = table::find("network.azure.com", "VirtualNetwork").unwrap();
+        let shipped = sample(kind, &["v20250301", kind.storage_version()], &[]);
+        let released = sample(kind, &[OLD, "v20250301", kind.storage_version()], &[]);
+        // The program has no definition of it.
+        let other = table::find("batch.azure.com", "BatchAccount").unwrap();
+        let other = sample(other, &["v1"], &[]);
+        assert_eq!(wider(&[shipped, other.clone()]), [""; 0]);
+        assert_eq!(
+            wider(&[released, other]),
+            ["virtualnetworks.network.azure.com"]
         );
     }
 

@@ -7,8 +7,6 @@ use insula_azure::installed::Installed;
 use insula_azure::manifests::Operators;
 use insula_azure::table;
 use insula_azure::versions::Definitions;
-use insula_operator::webhook::WebhookService;
-use insula_operator::webhook::injection::Target;
 use insula_testkit::server::{DEFINITIONS, definition};
 use serde_json::json;
 
@@ -31,8 +29,7 @@ async fn definitions_of_the_server_are_kept_current() {
     let client = scene.kube("azureoperator-system").await.unwrap();
     let definitions = Arc::new(Definitions::new());
     let mut installed = Installed::new(&client, Arc::clone(&definitions));
-    let service = WebhookService::new("azureoperator-system", "azureoperator-webhook-service");
-    assert_eq!(installed.load(&service).await.unwrap(), []);
+    installed.load().await.unwrap();
     let group = table::find("resources.azure.com", "ResourceGroup").unwrap();
     let of_group = (
         "resources.azure.com",
@@ -58,15 +55,4 @@ async fn definitions_of_the_server_are_kept_current() {
     scene.system.delete(&path).await.unwrap();
     wait(&definitions, (azure, kind.kind(), "v1"), false).await;
     following.abort();
-}
-
-#[tokio::test]
-async fn definition_that_another_service_converts_gets_no_ca_bundle() {
-    let scene = Scene::new(Operators::PerTenant).await.unwrap();
-    let client = scene.kube("azureoperator-system").await.unwrap();
-    let mut installed = Installed::new(&client, Arc::default());
-    let service = WebhookService::new("azureserviceoperator-system", "other");
-    let foreign = installed.load(&service).await.unwrap();
-    let name = "resourcegroups.resources.azure.com".to_owned();
-    assert!(foreign.contains(&Target::Definition(name)));
 }

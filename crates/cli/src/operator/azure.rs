@@ -1,6 +1,7 @@
 //! `insula operator azure`.
 
 mod manifests;
+mod release;
 mod storage;
 mod upgrade;
 mod webhooks;
@@ -58,12 +59,12 @@ struct AzureArgs {
     ca_file: Option<PathBuf>,
 
     /// Addresses around the operator that endpoints in Secrets of namespaces may have, with
-    /// ALLOW_MULTI_ENV_MANAGEMENT (default: none)
+    /// ALLOW_MULTI_ENV_MANAGEMENT, separated by commas (default: none)
     #[arg(long = "allow-address", value_name = "CIDR", value_delimiter = ',')]
     allow_addresses: Vec<Cidr>,
 
-    /// Addresses that endpoints in Secrets of namespaces may not have; takes precedence over
-    /// --allow-address
+    /// Addresses that endpoints in Secrets of namespaces may not have, separated by commas; takes
+    /// precedence over --allow-address
     #[arg(long = "deny-address", value_name = "CIDR", value_delimiter = ',')]
     deny_addresses: Vec<Cidr>,
 }
@@ -78,6 +79,9 @@ enum Command {
     Upgrade(upgrade::Args),
     /// Migrate stored objects to the version that is stored now
     Storage(storage::Args),
+    /// Release the Secrets that an operator held and does not run any more, so that they can be
+    /// deleted
+    Release(release::Args),
 }
 
 /// The exit code of an operator with definitions that are older than itself.
@@ -90,6 +94,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Some(Command::Crds) => manifests::print_crds(),
         Some(Command::Upgrade(args)) => upgrade::run(args),
         Some(Command::Storage(args)) => storage::run(args),
+        Some(Command::Release(args)) => release::run(args),
         None => life::run(operate(args)),
     }
 }

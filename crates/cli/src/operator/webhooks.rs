@@ -116,7 +116,7 @@ impl WebhookArgs {
             certificate_secret,
             service.dns_names(),
         );
-        let injection = Injection::new(client, targets);
+        let injection = Injection::new(client, service, targets);
         (
             CertificateSource::Secret(Box::new(certificates)),
             Some(injection),

@@ -4,9 +4,12 @@
 
 mod explain;
 mod import;
+mod kubelet;
 mod printed;
 mod process;
 mod scene;
 mod serve;
+mod switching;
+mod tls_client;
 mod watchers;
 mod webhooks;

@@ -1,6 +1,7 @@
 //! A server on which the printed manifests are applied, and kubeconfigs of their accounts.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -13,6 +14,7 @@ pub struct Scene {
     pub server: TestServer,
     pub system: Client,
     log: AuditLog,
+    kubeconfigs: AtomicUsize,
 }
 
 /// What is applied besides definitions and roles.
@@ -38,6 +40,7 @@ impl Scene {
             system: server.system().await.unwrap(),
             server,
             log,
+            kubeconfigs: AtomicUsize::new(0),
         }
     }
 
@@ -87,7 +90,8 @@ impl Scene {
             "users": [{"name": "u", "user": {"token": token}}],
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
         });
-        let path = self.folder.path().join("kubeconfig");
+        let number = self.kubeconfigs.fetch_add(1, Ordering::Relaxed);
+        let path = self.folder.path().join(format!("kubeconfig-{number}"));
         std::fs::write(&path, content.to_string()).unwrap();
         path
     }
@@ -106,6 +110,7 @@ impl Scene {
             verb: text(&event["verb"]),
             resource: text(&event["objectRef"]["resource"]),
             namespace: text(&event["objectRef"]["namespace"]),
+            name: text(&event["objectRef"]["name"]),
             code: event["responseStatus"]["code"].as_u64().unwrap_or_default(),
         });
         requests.collect()
@@ -118,5 +123,6 @@ pub struct Request {
     pub verb: String,
     pub resource: String,
     pub namespace: String,
+    pub name: String,
     pub code: u64,
 }

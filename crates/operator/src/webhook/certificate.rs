@@ -272,7 +272,7 @@ impl Maintenance<'_> {
             let Some(found) = found.map_err(|error| error.to_string())? else {
                 return Ok(());
             };
-            if injection::is_injected(target, &found, bundle) {
+            if injection.is_injected(target, &found, bundle) {
                 return Ok(());
             }
             // Another replica may have rotated the CA meanwhile. It wrote the Secret first, so
@@ -281,7 +281,7 @@ impl Maintenance<'_> {
             let Some(bundle) = self.refresh().await? else {
                 return Ok(());
             };
-            if injection::is_injected(target, &found, &bundle) {
+            if injection.is_injected(target, &found, &bundle) {
                 return Ok(());
             }
             match injection.write(target, &found, &bundle).await {

@@ -1,7 +1,8 @@
 //! The CA bundle in webhook configurations and definitions.
 //!
 //! Only the field `caBundle` of objects that the operator named is written, and only if it
-//! differs. Objects that do not exist are left to their installer.
+//! differs. Objects that do not exist are left to their installer, and client configurations that
+//! name another Service to the operator of that: which Service it is, is compared at each write.
 
 use std::fmt;
 
@@ -19,9 +20,9 @@ use kube::core::ApiResource;
 use kube::runtime::watcher::Config;
 use kube::{Api, Client, Error, Resource, ResourceExt};
 use serde::de::{DeserializeOwned, IgnoredAny};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::API_TIMEOUT;
+use super::{API_TIMEOUT, WebhookService};
 use crate::deadline::with_timeout;
 use crate::queue::Trigger;
 use crate::watch::{self, ListMode};
@@ -30,6 +31,7 @@ use crate::watch::{self, ListMode};
 #[derive(Clone)]
 pub struct Injection {
     client: Client,
+    service: WebhookService,
     targets: Vec<Target>,
 }
 
@@ -82,10 +84,11 @@ impl Target {
 }
 
 impl Injection {
-    /// Creates the injection into these objects.
-    pub fn new(client: &Client, targets: Vec<Target>) -> Self {
+    /// Creates the injection into these objects, where they name a URL or this Service.
+    pub fn new(client: &Client, service: WebhookService, targets: Vec<Target>) -> Self {
         Self {
             client: with_timeout(client, API_TIMEOUT),
+            service,
             targets,
         }
     }
@@ -114,13 +117,22 @@ impl Injection {
     ) -> Result<(), Error> {
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &target.resource());
         let path = format!("{}/{}", api.resource_url(), target.name());
-        let operations = Value::Array(operations(target, found, bundle));
+        let operations = Value::Array(self.operations(target, found, bundle));
         let request = Request::patch(path)
             .header(CONTENT_TYPE, "application/json-patch+json")
             .body(operations.to_string().into_bytes())
             .map_err(Error::HttpError)?;
         self.client.request::<IgnoredAny>(request).await?;
         Ok(())
+    }
+
+    /// Returns whether an object has the bundle wherever it names the Service.
+    pub(super) fn is_injected(&self, target: &Target, found: &DynamicObject, bundle: &str) -> bool {
+        self.operations(target, found, bundle).is_empty()
+    }
+
+    fn operations(&self, target: &Target, found: &DynamicObject, bundle: &str) -> Vec<Value> {
+        operations(&self.service, target, found, bundle)
     }
 
     /// Watches the objects.
@@ -169,11 +181,6 @@ impl Injection {
     }
 }
 
-/// Returns whether an object has the bundle everywhere.
-pub(super) fn is_injected(target: &Target, found: &DynamicObject, bundle: &str) -> bool {
-    operations(target, found, bundle).is_empty()
-}
-
 /// Returns whether an object was written between reading and writing it.
 pub(super) fn is_conflict(error: &Error) -> bool {
     // The failed test of a JSON patch is 422 in Kubernetes.
@@ -182,14 +189,21 @@ pub(super) fn is_conflict(error: &Error) -> bool {
 
 /// Returns the operations of a JSON patch that sets the bundle where it differs. The patch fails
 /// if the object was written since it was read, since a webhook may have another index then.
-fn operations(target: &Target, found: &DynamicObject, bundle: &str) -> Vec<Value> {
+fn operations(
+    service: &WebhookService,
+    target: &Target,
+    found: &DynamicObject,
+    bundle: &str,
+) -> Vec<Value> {
     let wanted = json!(ByteString(bundle.as_bytes().to_vec()));
     let mut operations = Vec::new();
     for pointer in target.client_configs(&found.data) {
         let config = found.data.pointer(&pointer);
         let path = format!("{pointer}/caBundle");
         match config {
-            Some(Value::Object(config)) if config.get("caBundle") != Some(&wanted) => {
+            Some(Value::Object(config))
+                if is_own(service, config) && config.get("caBundle") != Some(&wanted) =>
+            {
                 operations.push(json!({"op": "add", "path": path, "value": wanted}));
             }
             _ => {}
@@ -202,9 +216,22 @@ fn operations(target: &Target, found: &DynamicObject, bundle: &str) -> Vec<Value
     operations
 }
 
+/// Returns whether a client configuration calls a Service, and not another one. A URL says nothing
+/// about that: the object has a name of the operator's.
+fn is_own(service: &WebhookService, config: &Map<String, Value>) -> bool {
+    match config.get("service") {
+        None | Some(Value::Null) => true,
+        Some(named) => named["namespace"] == service.namespace && named["name"] == service.name,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn service() -> WebhookService {
+        WebhookService::new("n", "s")
+    }
 
     fn object(value: Value) -> DynamicObject {
         serde_json::from_value(value).expect("an object")
@@ -228,7 +255,10 @@ mod tests {
             {"op": "add", "path": "/webhooks/1/clientConfig/caBundle", "value": "TkVX"},
             {"op": "add", "path": "/webhooks/2/clientConfig/caBundle", "value": "TkVX"},
         ]);
-        assert_eq!(json!(operations(&target, &webhooks, "NEW")), expected);
+        assert_eq!(
+            json!(operations(&service(), &target, &webhooks, "NEW")),
+            expected
+        );
         let target = Target::Definition("d".to_owned());
         let definition = |conversion: Value| {
             object(json!({
@@ -238,9 +268,13 @@ mod tests {
             }))
         };
         let none = definition(json!({"strategy": "None"}));
-        assert_eq!(operations(&target, &none, "NEW"), Vec::<Value>::new());
+        assert_eq!(
+            operations(&service(), &target, &none, "NEW"),
+            Vec::<Value>::new()
+        );
         let webhook = definition(json!({
-            "strategy": "Webhook", "webhook": {"clientConfig": {"service": {}}},
+            "strategy": "Webhook",
+            "webhook": {"clientConfig": {"service": {"namespace": "n", "name": "s"}}},
         }));
         let expected = json!([
             {"op": "test", "path": "/metadata/resourceVersion", "value": "8"},
@@ -250,7 +284,43 @@ mod tests {
                 "value": "TkVX",
             },
         ]);
-        assert_eq!(json!(operations(&target, &webhook, "NEW")), expected);
+        assert_eq!(
+            json!(operations(&service(), &target, &webhook, "NEW")),
+            expected
+        );
+    }
+
+    #[test]
+    fn ca_bundle_of_another_service_is_never_replaced() {
+        for other in [
+            json!({"namespace": "other", "name": "s"}),
+            json!({"namespace": "n", "name": "other"}),
+        ] {
+            let webhooks = object(json!({
+                "apiVersion": "admissionregistration.k8s.io/v1",
+                "kind": "MutatingWebhookConfiguration", "metadata": {"name": "w"},
+                "webhooks": [
+                    {"name": "a", "clientConfig": {"service": other, "caBundle": "T0xE"}},
+                    {"name": "b", "clientConfig": {"service": {"namespace": "n", "name": "s"}}},
+                ],
+            }));
+            let target = Target::Mutating("w".to_owned());
+            let expected = json!([
+                {"op": "add", "path": "/webhooks/1/clientConfig/caBundle", "value": "TkVX"},
+            ]);
+            let patch = operations(&service(), &target, &webhooks, "NEW");
+            assert_eq!(json!(patch), expected);
+            let definition = object(json!({
+                "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "metadata": {"name": "d", "resourceVersion": "8"},
+                "spec": {"conversion": {
+                    "strategy": "Webhook", "webhook": {"clientConfig": {"service": other}},
+                }},
+            }));
+            let target = Target::Definition("d".to_owned());
+            let patch = operations(&service(), &target, &definition, "NEW");
+            assert_eq!(patch, Vec::<Value>::new());
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use insula_operator::webhook::certificate::{CertificateFolder, Clock, SecretCert
 use insula_operator::webhook::injection::Target;
 use insula_operator::webhook::manifest::{injection_rules, secret_rules};
 use insula_operator::webhook::{
-    CertificateSource, Certificates, Injection, Options, Settings, run,
+    CertificateSource, Certificates, Injection, Options, Settings, WebhookService, run,
 };
 use insula_testkit::server::{Client, DEFINITIONS, Setup, TestServer};
 use serde_json::{Value, json};
@@ -38,6 +38,11 @@ fn targets() -> Vec<Target> {
         // An object that is never created.
         Target::Validating("later".to_owned()),
     ]
+}
+
+/// The Service of the operator. The objects of these tests name URLs.
+fn service() -> WebhookService {
+    WebhookService::new("default", "widgets")
 }
 
 /// The paths of the objects with a CA bundle, and where it is.
@@ -112,7 +117,7 @@ impl Scene {
             router: Arc::new(router(&self.calls)),
             certificates: Arc::new(Certificates::default()),
             source,
-            injection: Some(Injection::new(&client, targets())),
+            injection: Some(Injection::new(&client, service(), targets())),
             settings: Settings::default(),
         };
         self.replicas.spawn(async move {

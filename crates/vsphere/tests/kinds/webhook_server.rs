@@ -57,7 +57,7 @@ async fn rights_of_the_manifests_suffice_for_a_certificate_and_its_bundle() -> a
         router: Arc::new(webhooks::router()),
         certificates: Arc::new(Certificates::default()),
         source: CertificateSource::Secret(Box::new(certificates)),
-        injection: Some(Injection::new(&client, webhooks::targets())),
+        injection: Some(Injection::new(&client, service, webhooks::targets())),
         settings: webhook::Settings::default(),
     };
     let mut server = JoinSet::new();

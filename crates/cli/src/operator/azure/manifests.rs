@@ -19,10 +19,10 @@ pub struct ManifestsArgs {
     /// Only the manifests of this tenant's operator, in the namespace NAME-system
     #[arg(long, value_name = "NAME", value_parser = TenantName::parse, requires = "namespaces")]
     #[arg(conflicts_with_all = ["global", "tenants", "without_deployment", "all_kinds"])]
-    #[arg(conflicts_with_all = ["namespace", "webhook_service"])]
+    #[arg(conflicts_with_all = ["namespace", "webhook_service", "without_definitions"])]
     tenant: Option<TenantName>,
 
-    /// Namespaces that the tenant's operator manages
+    /// Namespaces that the tenant's operator manages, separated by commas; they have to exist
     #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "tenant")]
     #[arg(value_parser = namespace)]
     namespaces: Vec<String>,
@@ -43,6 +43,10 @@ pub struct ManifestsArgs {
     /// Webhook configurations for all kinds, also those with definitions of Azure Service Operator
     #[arg(long)]
     all_kinds: bool,
+
+    /// Print no definitions: those of Azure Service Operator stay as they are
+    #[arg(long)]
+    without_definitions: bool,
 
     /// Namespace of the webhooks and of an operator for all namespaces
     #[arg(long, value_name = "NAME", default_value = SYSTEM_NAMESPACE, value_parser = namespace)]
@@ -85,6 +89,7 @@ impl ManifestsArgs {
                 false => ReviewedKinds::Own,
             },
             service: WebhookService::new(&self.namespace, &self.webhook_service),
+            without_definitions: self.without_definitions,
         };
         output::print(&output::documents(&manifests::manifests(&settings))?)
     }

@@ -110,6 +110,12 @@ fn format_answer(question: &Question, answer: &Answer) -> String {
     for reason in &answer.held_back {
         text.push_str(&format!("{reason}\n"));
     }
+    if let Some(names) = answer.wider() {
+        text.push_str(&format!(
+            "note: {names}: has versions that the definitions of this program lack, keep it with \
+             `manifests --without-definitions`\n"
+        ));
+    }
     if answer.held_back.is_empty() {
         let what = match &question.namespace {
             Some(namespace) => format!("the operator in namespace {namespace}"),
@@ -200,6 +206,7 @@ mod tests {
                 not_listed: vec!["deployments.apps".to_owned()],
             },
             held_back: Vec::new(),
+            wider: vec!["a.azure.com".to_owned(), "b.azure.com".to_owned()],
         };
         let question = Question {
             to: "v2.20.0".parse().unwrap(),
@@ -210,8 +217,13 @@ mod tests {
                          note: you may not list deployments.apps\n";
         assert_eq!(
             format_answer(&question, &answer),
-            format!("{operators}all operators can be moved to v2.20.0\n")
+            format!(
+                "{operators}note: a.azure.com and 1 more: has versions that the definitions of \
+                 this program lack, keep it with `manifests --without-definitions`\n\
+                 all operators can be moved to v2.20.0\n"
+            )
         );
+        answer.wider.clear();
         answer.held_back.push(HeldBack::NoDefinitions);
         assert_eq!(
             format_answer(&question, &answer),

@@ -54,10 +54,8 @@ impl WebhookArgs {
         let service = WebhookService::new(&settings.pod_namespace, &self.webhook_service);
         let definitions = Arc::new(Definitions::new());
         let mut installed = Installed::new(client, Arc::clone(&definitions));
-        let foreign = installed.load(&service).await;
-        let foreign = foreign.map_err(|error| Failure::new("cannot read definitions", error))?;
-        let mut targets = roles::injected();
-        targets.retain(|target| !foreign.contains(target));
+        let loaded = installed.load().await;
+        loaded.map_err(|error| Failure::new("cannot read definitions", error))?;
         let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, service.target_port));
         let arguments = server::WebhookArgs {
             webhook_addr: self.webhook_addr.or(Some(address)),
@@ -66,7 +64,7 @@ impl WebhookArgs {
         let served = Served {
             service,
             router: router(definitions),
-            targets,
+            targets: roles::injected(),
             certificate_secret: webhooks::CERTIFICATE_SECRET,
             tls13_only: settings.min_tls_version == TlsVersion::Tls13,
         };
