@@ -94,7 +94,9 @@ impl Workloads {
     pub(super) fn new(timeout: Duration, concurrency: usize) -> Self {
         Self {
             timeout,
-            share: (concurrency / 4).max(1),
+            // Remediations hold a session meanwhile, which a quarter of them may have with the
+            // same server of hosts: some have to be left for other tenants.
+            share: (concurrency / 8).max(1),
             tenants: Mutex::default(),
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use futures_util::future::try_join_all;
-use insula_capi::Machine;
+use insula_capi::{Cluster, Machine};
 use insula_metal3::kinds::data::Metal3Data;
 use insula_metal3::kinds::data_claim::Metal3DataClaim;
 use insula_metal3::kinds::host::BareMetalHost;
@@ -176,6 +176,9 @@ impl Life<'_> {
         // Those of the own namespace go with the data.
         let is_local = self.hosts == Hosts::Local;
         anyhow::ensure!(is_local || left.is_empty(), "{left:?}");
+        // It is of no more interest, and costs the controllers time.
+        let pause = json!({"spec": {"paused": true}});
+        management.patch::<Cluster>(name, "c", pause).await?;
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use futures_util::future::try_join_all;
-use insula_capi::Machine;
+use insula_capi::{Cluster, Machine};
 use insula_metal3::kinds::machine::Metal3Machine;
 use insula_metal3::kinds::remediation::Metal3Remediation;
 use insula_testkit::server::Relay;
@@ -130,6 +130,9 @@ impl Life<'_> {
             Ok(host.spec.consumer_ref.is_none().then_some(()))
         })
         .await?;
+        // It is of no more interest, and costs the controllers time.
+        let pause = json!({"spec": {"paused": true}});
+        management.patch::<Cluster>(name, "c", pause).await?;
         Ok(())
     }
 }

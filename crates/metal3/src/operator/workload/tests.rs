@@ -79,7 +79,7 @@ fn silent_server_is_left_alone_for_longer_each_time_and_then_tried_once() {
 
 #[tokio::test]
 async fn requests_of_a_tenant_that_wait_are_limited_and_those_of_others_are_not() {
-    let workloads = Workloads::new(REQUEST_TIMEOUT, 8);
+    let workloads = Workloads::new(REQUEST_TIMEOUT, 16);
     let (silent, answering) = (Server::default(), Server::default());
     answering.answers.store(true, Ordering::SeqCst);
     let guard = |space: Option<&str>, namespace: &str, server: &Server| {
