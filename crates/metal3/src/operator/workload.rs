@@ -47,7 +47,7 @@ pub(super) async fn client(of: &Reconciliation<'_>, cluster: &str) -> Result<Cli
         let workloads = &provider.workloads;
         let client = provider.clients.kubernetes(&config, workloads.timeout)?;
         let server = format!("{namespace} {cluster} {}", config.cluster_url);
-        Ok(workloads.guard(&of.key, server, client))
+        Ok(workloads.guard(of.key, server, client))
     })
     .await
 }

@@ -283,7 +283,7 @@ fn r35_health_check_needs_its_template_for_remediations() {
         json!({"remediation": {"templateRef": own}}),
         json!({"remediationTemplate": own}),
     ] {
-        assert_eq!(needs(spec), [expected.clone()]);
+        assert_eq!(needs(spec), std::slice::from_ref(&expected));
     }
     let other = json!({"kind": "OtherTemplate", "name": "restart"});
     let other = json!({"remediation": {"templateRef": other}});
