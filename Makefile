@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: test check peers record brokers vsphere metal3 moves provider stores bench neighbours crash power-cuts syncs-matter protogen kinds kinds-check azure azure-session azure-figures azure-kinds azure-kinds-check pod-security audit-policy
+.PHONY: test check peers record brokers vsphere metal3 moves kills provider stores bench neighbours crash power-cuts syncs-matter protogen kinds kinds-check azure azure-session azure-figures azure-kinds azure-kinds-check pod-security audit-policy
 
 ## test: install what the tests need, then run all of them
 test:
@@ -44,6 +44,10 @@ provider: peers
 ## moves: moves of bare-metal clusters, killed or failing at every write
 moves:
 	@eval "$$(tools/peers/install | sed 's/^/export /')"; INSULA_MOVE_ACCIDENTS=all $(CARGO) test -p insula-metal3 --test moves
+
+## kills: the Metal3 operator, killed at every write to any server
+kills:
+	@eval "$$(tools/peers/install | sed 's/^/export /')"; INSULA_OPERATOR_KILLS=all $(CARGO) test -p insula-metal3 --test machines --test data --test remediation -- crash
 
 ## stores: the whole server suite on the embedded store and on etcd
 stores:

@@ -84,6 +84,9 @@ pub const CLAIM_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/claim";
 /// Annotation of hosts that are reached through a kubeconfig, and of Secrets next to them: the
 /// SHA-256 of the value that [`CLAIM_ANNOTATION`] of the machine has.
 pub const CLAIM_DIGEST: &str = "infrastructure.cluster.x-k8s.io/claim-digest";
+/// Annotation of hosts with the cleaning mode that they had before their machine set another one;
+/// empty if they had none.
+pub const FORMER_CLEANING_MODE: &str = "infrastructure.cluster.x-k8s.io/former-cleaning-mode";
 /// Annotation of Secrets next to hosts: kind, namespace and name of the object they belong to.
 pub const OWNER_ANNOTATION: &str = "infrastructure.cluster.x-k8s.io/owner";
 

@@ -15,6 +15,7 @@
 //! | `machine_template` | reconciles machine templates: copies the cleaning mode to machines |
 //! | `claims` | triggers the template or pool that a claim names |
 //! | `host_secret` | Secrets next to hosts that a kubeconfig reaches |
+//! | `list` | searches in lists of servers that tenants choose |
 //! | `reported` | problems that were reported with events |
 //! | `workload` | clients of workload clusters |
 //! | `conditions` | conditions in the form of both contracts of Cluster API |
@@ -28,6 +29,7 @@ mod data;
 mod data_template;
 mod host_secret;
 mod ip_pool;
+mod list;
 mod machine;
 mod machine_template;
 mod provider;

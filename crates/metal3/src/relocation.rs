@@ -28,6 +28,8 @@ const HOST: (&str, &str) = (HOST_GROUP, "BareMetalHost");
 const HARDWARE: (&str, &str) = (HOST_GROUP, "HardwareData");
 const POOL: (&str, &str) = (IPAM_GROUP, "IPPool");
 const DATA_TEMPLATE: (&str, &str) = (GROUP, "Metal3DataTemplate");
+const REMEDIATION_TEMPLATE: (&str, &str) = (GROUP, "Metal3RemediationTemplate");
+const HEALTH_CHECK: (&str, &str) = ("cluster.x-k8s.io", "MachineHealthCheck");
 
 impl MoveRules for Metal3 {
     fn kinds(&self) -> &'static [(&'static str, &'static str)] {
@@ -38,6 +40,7 @@ impl MoveRules for Metal3 {
             (IPAM_GROUP, "IPClaim"),
             (IPAM_GROUP, "IPAddress"),
             DATA_TEMPLATE,
+            REMEDIATION_TEMPLATE,
         ]
     }
 
@@ -100,6 +103,19 @@ impl MoveRules for Metal3 {
             }
             (CAPI_IPAM_GROUP, "IPAddressClaim") if spec["poolRef"]["apiGroup"] == IPAM_GROUP => {
                 vec![named(POOL, &spec["poolRef"]["name"], Sharing::Refused)]
+            }
+            HEALTH_CHECK => {
+                // In `v1beta2` and in `v1beta1` of Cluster API.
+                let references = [
+                    &spec["remediation"]["templateRef"],
+                    &spec["remediationTemplate"],
+                ];
+                let own = references
+                    .into_iter()
+                    .filter(|it| it["kind"] == REMEDIATION_TEMPLATE.1);
+                // It gives out nothing, so it may be at both servers.
+                own.map(|it| named(REMEDIATION_TEMPLATE, &it["name"], Sharing::Copied))
+                    .collect()
             }
             (IPAM_GROUP, "IPClaim") => vec![named(POOL, &spec["pool"]["name"], Sharing::Refused)],
             HOST => vec![

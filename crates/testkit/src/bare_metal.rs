@@ -122,7 +122,7 @@ impl FakeBareMetalOperator {
     }
 
     /// Stops it and waits until it has ended.
-    pub async fn stop(mut self) {
+    pub async fn stop(&mut self) {
         self.task.abort();
         (&mut self.task).await.ok();
     }

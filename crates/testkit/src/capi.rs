@@ -30,6 +30,11 @@ pub fn all_definitions() -> [Value; 4] {
     ]
 }
 
+/// The definition of `machinehealthchecks.cluster.x-k8s.io`.
+pub fn health_checks() -> Value {
+    definition("machinehealthchecks", "MachineHealthCheck")
+}
+
 /// A namespaced kind without validation, published to every tenant.
 fn definition(plural: &str, kind: &str) -> Value {
     let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});

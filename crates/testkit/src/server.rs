@@ -4,6 +4,7 @@ mod audit;
 mod client;
 mod define;
 mod grant;
+mod relay;
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
@@ -37,6 +38,7 @@ pub use audit::{Audit, AuditLog};
 pub use client::{Answer, Client, Identity, Lines};
 pub use define::{DEFINITIONS, definition};
 pub use grant::{CLUSTER_BINDINGS, CLUSTER_ROLES, bindings, roles, rule, subject};
+pub use relay::Relay;
 pub use tokio_rustls::client::TlsStream;
 
 use crate::etcd::EtcdServer;
@@ -366,6 +368,18 @@ impl TestServer {
     /// A TLS connection for `http/1.1` or `h2`, on which the test speaks the protocol itself.
     pub async fn dial(&self, protocol: &str) -> anyhow::Result<TlsStream<TcpStream>> {
         client::dial(self.address, &self.ca, None, protocol).await
+    }
+
+    /// Starts a relay in front of it. A request that the function refuses is never answered.
+    pub async fn relay(
+        &self,
+        admit: impl Fn(&http::request::Parts) -> bool + Send + Sync + 'static,
+    ) -> anyhow::Result<Relay> {
+        let server = relay::Server {
+            address: self.address,
+            ca: self.ca.clone(),
+        };
+        Relay::start(&self.authority, server, admit).await
     }
 
     /// Opens a TCP connection from the loopback address 127.0.0.`last`.

@@ -236,8 +236,14 @@ fn r37_definitions_are_labelled_for_moves_as_documented() {
         labels.contains_key("clusterctl.cluster.x-k8s.io/move")
     });
     let kinds: Vec<_> = labelled.map(|one| one.spec.names.kind).collect();
-    // No Cluster owns them: data templates and pools are shared, and claims may be those of users.
-    let expected = ["Metal3DataTemplate", "IPPool", "IPClaim", "IPAddress"];
+    // No Cluster owns them: templates and pools are shared, and claims may be those of users.
+    let expected = [
+        "Metal3DataTemplate",
+        "Metal3RemediationTemplate",
+        "IPPool",
+        "IPClaim",
+        "IPAddress",
+    ];
     assert_eq!(kinds, expected);
     let page = include_str!("../../../../docs/metal3.md");
     let start = page.find("## Moving").expect("a section about moves");
@@ -249,6 +255,12 @@ fn r37_definitions_are_labelled_for_moves_as_documented() {
         crate::names::CLAIM_ANNOTATION,
         "kubectl label secret prod-bmh-identity -n team-a clusterctl.cluster.x-k8s.io/move=",
         "kubectl label crd baremetalhosts.metal3.io",
+        // What clusterctl does not protect.
+        "**Do not use it for a namespace whose hosts others reach with a kubeconfig.**",
+        crate::names::CLAIM_DIGEST,
+        "**the target's Bare Metal Operator provisions them again while they are in use.**",
+        "**Stop the Bare Metal Operator of the source first**",
+        "the free hosts of their pool go with it",
     ] {
         assert!(section.contains(name), "{name}");
     }

@@ -130,12 +130,12 @@ pub fn choose<'a>(
     pick(&free, search, random).map_or(Choice::None, Choice::Free)
 }
 
-/// Returns whether a host can be given to a machine at all.
 /// Returns whether a machine may get a host that no object uses.
 pub fn is_free(host: &BareMetalHost) -> bool {
     host.spec.consumer_ref.is_none() && is_usable(host) && is_available(host)
 }
 
+/// Returns whether a host can be given to a machine at all.
 fn is_usable(host: &BareMetalHost) -> bool {
     let none = BTreeMap::new();
     let annotations = host.metadata.annotations.as_ref().unwrap_or(&none);

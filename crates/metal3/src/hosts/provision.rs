@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::SecretReference;
 
 use crate::kinds::host::{BareMetalHost, HostCustomDeploy, HostImage};
+use crate::names::FORMER_CLEANING_MODE;
 
 /// What a machine wants on its host.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -68,13 +69,38 @@ pub fn provision(host: &mut BareMetalHost, wanted: &Deployment) -> Result<(), Pr
         let spec = &mut host.spec;
         (spec.image, spec.custom_deploy) = (image, custom);
         spec.user_data = user_data;
-        spec.meta_data = meta_data.or_else(|| spec.meta_data.take());
-        spec.network_data = network_data.or_else(|| spec.network_data.take());
+        let name = host.metadata.name.as_deref().unwrap_or_default();
+        let kept = |reference: &mut Option<SecretReference>, suffix| {
+            let reference = reference.take();
+            reference.filter(|reference| !is_left(reference, name, suffix))
+        };
+        spec.meta_data = meta_data.or_else(|| kept(&mut spec.meta_data, "-metadata"));
+        spec.network_data = network_data.or_else(|| kept(&mut spec.network_data, "-networkdata"));
     }
     let mode = wanted.automated_cleaning_mode.clone();
     if let Some(mode) = mode.filter(|mode| !mode.is_empty()) {
-        host.spec.automated_cleaning_mode = Some(mode);
+        set_cleaning_mode(host, mode);
     }
     host.spec.online = true;
     Ok(())
+}
+
+/// Returns whether a reference was left by a former machine: Secrets of machines have these names,
+/// and do not exist any more. One that is named after the host is its administrator's.
+fn is_left(reference: &SecretReference, host: &str, suffix: &str) -> bool {
+    let name = reference.name.as_deref().unwrap_or_default();
+    name.strip_suffix(suffix)
+        .is_some_and(|machine| machine != host)
+}
+
+/// Sets the cleaning mode, and remembers the former one: that of a machine must not be that of the
+/// next one, which may be another team's.
+fn set_cleaning_mode(host: &mut BareMetalHost, mode: String) {
+    let former = host.spec.automated_cleaning_mode.replace(mode);
+    if former == host.spec.automated_cleaning_mode {
+        return;
+    }
+    let annotations = host.metadata.annotations.get_or_insert_default();
+    let remembered = annotations.entry(FORMER_CLEANING_MODE.to_owned());
+    remembered.or_insert_with(|| former.unwrap_or_default());
 }

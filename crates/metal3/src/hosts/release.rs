@@ -6,7 +6,7 @@ use super::choose::ReuseGroup;
 use super::consumer;
 use super::restart::withdraw_all;
 use crate::kinds::host::{BareMetalHost, ProvisioningState};
-use crate::names::{HOST_PAUSED, HOST_PAUSED_BY, HOST_STATUS, NODE_REUSE};
+use crate::names::{FORMER_CLEANING_MODE, HOST_PAUSED, HOST_PAUSED_BY, HOST_STATUS, NODE_REUSE};
 
 /// Whether hosts stay on between two machines, so that the next one starts faster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,7 +77,11 @@ pub fn is_deprovisioned(host: &BareMetalHost) -> bool {
 pub fn release(host: &mut BareMetalHost, cluster: &str, kept_for: Option<&ReuseGroup>) {
     match kept_for {
         Some(group) => group.cluster.take(host, CLUSTER_VERSION),
-        None => consumer::clear(host),
+        None => {
+            consumer::clear(host);
+            // Hosts that are kept for a group keep its mode as well.
+            restore_cleaning_mode(host);
+        }
     }
     withdraw_all(host);
     let labels = host.metadata.labels.get_or_insert_default();
@@ -96,5 +100,13 @@ pub fn release(host: &mut BareMetalHost, cluster: &str, kept_for: Option<&ReuseG
             .is_some_and(|by| by == HOST_PAUSED_BY)
     {
         annotations.remove(HOST_PAUSED);
+    }
+}
+
+/// Restores the cleaning mode that the host had before its machine set another one.
+fn restore_cleaning_mode(host: &mut BareMetalHost) {
+    let annotations = host.metadata.annotations.as_mut();
+    if let Some(former) = annotations.and_then(|all| all.remove(FORMER_CLEANING_MODE)) {
+        host.spec.automated_cleaning_mode = Some(former).filter(|mode| !mode.is_empty());
     }
 }

@@ -6,6 +6,7 @@ use insula_operator::outbound::HttpClients;
 use insula_operator::provider::{Requeue, SessionLiveness};
 
 use super::reported::ReportedProblems;
+use super::workload::Workloads;
 use crate::hosts::release::FastTrack;
 use crate::kubeconfig::Kubeconfig;
 
@@ -17,6 +18,8 @@ pub struct Metal3 {
     pub(super) fast_track: FastTrack,
     /// The clients of workload clusters.
     pub(super) clients: HttpClients,
+    /// The requests to workload clusters.
+    pub(super) workloads: Workloads,
     /// When pools were last verified.
     pub(super) liveness: SessionLiveness,
     /// The problems that were reported with events.

@@ -137,12 +137,17 @@ impl MachineReconciler<'_> {
         };
         self.copy_failure_domain(&owners).await?;
         let access = self.open(family).await?;
-        let done = self.use_hosts(&access.pool, &owners).await;
-        self.explain_failure(&access, done)
+        let provisioned = self.use_hosts(&access.pool, &owners).await;
+        let host = self.explain_failure(&access, provisioned)?;
+        // Others wait for the session, and the workload cluster may be silent.
+        drop(access);
+        let done = self.find_node(&owners, &host).await?;
+        self.sync_labels(&owners, &host, done).await
     }
 
-    /// Continues with the hosts that the machine may use.
-    async fn use_hosts(&mut self, pool: &HostPool, owners: &Owners<'_>) -> Step<Outcome> {
+    /// Continues with the hosts that the machine may use. Returns its host when that is
+    /// provisioned.
+    async fn use_hosts(&mut self, pool: &HostPool, owners: &Owners<'_>) -> Step<BareMetalHost> {
         self.machine.add_finalizer(MACHINE_FINALIZER).await?;
         let host = match self.annotation() {
             Some(annotation) => self.own_host(pool, owners, &annotation).await?,
@@ -160,8 +165,7 @@ impl MachineReconciler<'_> {
         let secrets = self.secrets(pool, owners, &host, &rendered).await?;
         let host = self.provision(pool, host, &secrets).await?;
         self.wait_until_provisioned(&host)?;
-        let done = self.find_node(owners, &host).await?;
-        self.sync_labels(owners, &host, done).await
+        Ok(host)
     }
 
     async fn copy_failure_domain(&mut self, owners: &Owners<'_>) -> Step<()> {

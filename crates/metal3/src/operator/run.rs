@@ -11,6 +11,7 @@ use kube::Client;
 
 use super::Metal3;
 use super::reported::ReportedProblems;
+use super::workload::{REQUEST_TIMEOUT, Workloads};
 use crate::hosts::release::FastTrack;
 use crate::kubeconfig::Kubeconfig;
 use crate::names;
@@ -27,6 +28,8 @@ pub struct Settings {
     pub allow_insecure_hosts: bool,
     /// Whether hosts stay on between two machines.
     pub fast_track: FastTrack,
+    /// The timeout of requests to workload clusters.
+    pub workload_timeout: Duration,
 }
 
 /// The timeout of opening a pool: its rights are checked, and its hosts are listed.
@@ -50,6 +53,7 @@ impl Settings {
             addresses: default_addresses(),
             allow_insecure_hosts: false,
             fast_track: FastTrack::Off,
+            workload_timeout: REQUEST_TIMEOUT,
         }
     }
 }
@@ -83,6 +87,7 @@ pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = 
         },
         fast_track: settings.fast_track,
         clients,
+        workloads: Workloads::new(settings.workload_timeout, shell.concurrency),
         reported: ReportedProblems::default(),
         liveness: SessionLiveness::new(shell.sessions.check_after),
         requeue: Arc::clone(&shell.requeue),

@@ -267,6 +267,30 @@ fn r34_address_of_a_kubeconfig_has_to_mean_the_same_at_the_target() {
 }
 
 #[test]
+fn r35_health_check_needs_its_template_for_remediations() {
+    let own = json!({"kind": "Metal3RemediationTemplate", "name": "restart"});
+    let needs = |spec: Value| {
+        let check = annotated(json!({}), spec);
+        Metal3.needs(movable(("cluster.x-k8s.io", "MachineHealthCheck"), &check))
+    };
+    let expected = Needed {
+        group: REMEDIATION_TEMPLATE.0,
+        kind: REMEDIATION_TEMPLATE.1,
+        name: "restart".to_owned(),
+        sharing: Sharing::Copied,
+    };
+    for spec in [
+        json!({"remediation": {"templateRef": own}}),
+        json!({"remediationTemplate": own}),
+    ] {
+        assert_eq!(needs(spec), std::slice::from_ref(&expected));
+    }
+    let other = json!({"kind": "OtherTemplate", "name": "restart"});
+    let other = json!({"remediation": {"templateRef": other}});
+    assert_eq!(needs(other), []);
+}
+
+#[test]
 fn r35_pool_stays_with_claims_of_cluster_api_that_are_not_moved() {
     let claim = |group: &str| {
         let pool = json!({"apiGroup": group, "kind": "IPPool", "name": "net"});

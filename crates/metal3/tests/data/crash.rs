@@ -1,5 +1,5 @@
-//! An operator that is killed at any write leaves exactly one object with data, and nothing after
-//! the claim is deleted.
+//! An operator that is killed at any write, also to the server of the hosts, leaves exactly one
+//! object with data, and nothing after the claim is deleted.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,25 +15,31 @@ use serde_json::json;
 use crate::scene::{
     Machine, content, data_template, mac, metadata, network_data, pool, secrets, spec,
 };
-use crate::world::{KillRecord, Running, World, eventually, killing_client, settings};
+use crate::world::{
+    KillPoint, KillRecord, Running, Side, World, eventually, killing_client, killing_relay,
+    settings,
+};
 
 /// Lives through the whole life of a machine's data in a namespace of its own, with an operator
-/// that is killed and a successor. Returns the number of writes.
-async fn live(world: &World, name: &str, at: usize) -> anyhow::Result<usize> {
+/// that is killed and a successor.
+async fn live(world: &World, name: &str, at: Option<KillPoint>) -> anyhow::Result<Arc<KillRecord>> {
     let (management, hosts) = (&world.management, &world.hosts);
     management.namespace(name).await?;
     hosts.host("pool-a", name, json!({})).await?;
-    world.identity(name, "hosts", ("user-a", "pool-a")).await?;
+    let record = KillRecord::new(at);
+    let mut file = hosts.kubeconfig("user-a", "pool-a")?;
+    let _relay = killing_relay(&hosts.server, &mut file, &record).await?;
+    management.identity(name, "hosts", &file).await?;
     data_template(management, name, "nodes", spec()).await?;
     pool(management, name, "net", 9, json!({})).await?;
-    let record = Arc::<KillRecord>::default();
     let only = || {
         let mut settings = settings();
         settings.shell.tenants = false;
         settings.shell.namespaces = BTreeSet::from([name.to_owned()]);
         settings
     };
-    let first = killing_client(&management.client, name, at, &record);
+    record.watch();
+    let first = killing_client(&management.client, name, &record);
     let mut operator = Some(Running::new(first, only()));
     let machine = Machine {
         namespace: name,
@@ -45,7 +51,10 @@ async fn live(world: &World, name: &str, at: usize) -> anyhow::Result<usize> {
     };
     management.cluster(name, "prod", json!({})).await?;
     machine.create(management, hosts).await?;
-    let successor = || Running::new(management.client.clone(), only());
+    let successor = || {
+        record.ignore();
+        Running::new(management.client.clone(), only())
+    };
     tokio::select! {
         ready = machine.ready(management) => drop(ready?),
         () = record.killed.notified() => {
@@ -104,25 +113,33 @@ async fn live(world: &World, name: &str, at: usize) -> anyhow::Result<usize> {
         .collect();
     anyhow::ensure!(left.is_empty(), "{left:?}");
     drop(operator);
-    Ok(record.writes())
+    Ok(record)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn operator_killed_at_any_write_leaves_one_object_and_nothing_after_deletion()
 -> anyhow::Result<()> {
     let world = World::new().await?;
-    let writes = live(&world, "never", usize::MAX).await?;
-    anyhow::ensure!(writes > 20, "only {writes} writes");
-    for first in (1..=writes).step_by(4) {
-        let cases = (first..=writes.min(first + 3)).map(|at| {
-            let world = &world;
-            async move {
-                let name = format!("before-{at}");
-                let lived = live(world, &name, at).await;
-                lived.with_context(|| name)
-            }
+    let whole = live(&world, "never", None).await?;
+    let outside = ["DELETE secrets", "POST secrets"];
+    let found = whole.outside();
+    anyhow::ensure!(found.iter().eq(&outside), "{found:?}");
+    let points = whole.points(2);
+    anyhow::ensure!(points.len() > 12, "{points:?}");
+    let mut cut = BTreeSet::new();
+    for points in points.chunks(4) {
+        let cases = points.iter().map(|(side, nth)| {
+            let name = format!("{side:?}-{nth}").to_lowercase();
+            let (world, at) = (&world, Some((*side, *nth)));
+            async move { live(world, &name, at).await.with_context(|| name) }
         });
-        futures_util::future::try_join_all(cases).await?;
+        let lived = futures_util::future::try_join_all(cases).await?;
+        cut.extend(lived.iter().filter_map(|record| record.cut()));
     }
+    let cut = cut
+        .into_iter()
+        .filter(|(side, _)| *side == Side::Kubeconfig);
+    let cut: Vec<_> = cut.map(|(_, write)| write).collect();
+    anyhow::ensure!(cut == outside, "{cut:?}");
     Ok(())
 }

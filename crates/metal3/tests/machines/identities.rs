@@ -19,7 +19,7 @@ use crate::scene::{
 use crate::world::{condition, eventually};
 
 #[tokio::test]
-async fn s03_machine_runs_on_a_host_of_another_cluster() -> anyhow::Result<()> {
+async fn s03_r15_r39_machine_runs_on_a_host_of_another_cluster() -> anyhow::Result<()> {
     let scene = Scene::start().await?;
     let (management, hosts) = (scene.management(), &scene.world.hosts);
     hosts.hosts("pool-a", &["h0"]).await?;

@@ -8,6 +8,7 @@ mod world;
 mod crash;
 mod deletion;
 mod identities;
+mod order;
 mod pools;
 mod scene;
 mod several_pools;

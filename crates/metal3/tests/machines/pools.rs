@@ -13,7 +13,7 @@ use crate::scene::{HOST, META_DATA, Scene, host_secrets, identity, secrets};
 use crate::world::{condition, eventually};
 
 #[tokio::test]
-async fn s01_each_team_gets_exactly_the_hosts_of_its_own_pool() -> anyhow::Result<()> {
+async fn s01_r01_r11_r15_each_team_gets_exactly_the_hosts_of_its_own_pool() -> anyhow::Result<()> {
     let scene = Scene::start().await?;
     let hosts = &scene.world.hosts;
     hosts.hosts("pool-a", &["h0", "h1"]).await?;

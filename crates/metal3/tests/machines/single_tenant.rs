@@ -16,7 +16,7 @@ const STATUS: &str = "baremetalhost.metal3.io/status";
 const CLUSTER_LABEL: &str = "cluster.x-k8s.io/cluster-name";
 
 #[tokio::test]
-async fn s04_machine_uses_a_host_of_its_own_namespace() -> anyhow::Result<()> {
+async fn s04_r39_machine_uses_a_host_of_its_own_namespace() -> anyhow::Result<()> {
     let scene = Scene::start().await?;
     let management = scene.management();
     let bare_metal = hosts_in_management(management).await?;

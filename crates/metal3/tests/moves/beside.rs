@@ -12,8 +12,8 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use crate::scene::{
-    BLOCK_MOVE, Identity, PAUSED, Scene, host_of, inventory, move_settings, provision, ready,
-    relocate_between,
+    BLOCK_MOVE, Identity, PAUSED, Scene, health_checks, host_of, inventory, move_settings,
+    provision, ready, relocate_between,
 };
 
 const STATUS: &str = "baremetalhost.metal3.io/status";
@@ -36,6 +36,7 @@ async fn r35_x08_hosts_next_to_machines_move_with_them_and_are_not_provisioned_a
     scene
         .cluster(json!({}), &["m0", "m1"], (source, "team-a"))
         .await?;
+    health_checks(&scene, &["c"]).await?;
     let before = Identity::of(source, "team-a").await?;
     assert_eq!(before.addresses.len(), 2);
     let free = source.consumers("team-a").await?;
@@ -49,7 +50,9 @@ async fn r35_x08_hosts_next_to_machines_move_with_them_and_are_not_provisioned_a
     let (moved, lines) = scene.relocate().await?;
     assert_eq!(lines.warnings(), Vec::<String>::new());
     assert_eq!(moved.copied, Vec::<String>::new());
-    // Nothing stays at the source, and everything arrives.
+    // Nothing stays at the source, and everything arrives: also the template that health checks
+    // name, which no object owns.
+    assert!(had.contains(&"Metal3RemediationTemplate restart".to_owned()));
     assert_eq!(inventory(source, "team-a").await?, Vec::<String>::new());
     assert_eq!(inventory(target, "team-a").await?, had);
     for name in ["m0", "m1"] {
@@ -143,9 +146,17 @@ async fn r35_one_cluster_moves_with_its_own_hosts_only() -> anyhow::Result<()> {
         .wait_until_gone::<IPAddress>("team-a", "net-10-0-0-2")
         .await?;
 
+    health_checks(&scene, &["c", "d"]).await?;
     let path = here.path(&format!("team-a/{stays}"));
     let moves = Identity::of(source, "team-a").await?.hosts["m0"].clone();
-    relocate_between(clients, &settings).await?;
+    let (moved, _) = relocate_between(clients, &settings).await?;
+    // The other cluster needs it too.
+    let template = "Metal3RemediationTemplate team-a/restart";
+    assert_eq!(moved.copied, [template]);
+    for side in [source, target] {
+        let all = inventory(side, "team-a").await?;
+        assert!(all.contains(&"Metal3RemediationTemplate restart".to_owned()));
+    }
     ready(target, "team-a", "m0").await?;
     let names = |consumers: BTreeMap<String, String>| consumers.into_keys().collect::<Vec<_>>();
     let arrived = names(target.consumers("team-a").await?);

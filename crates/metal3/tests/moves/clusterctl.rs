@@ -1,16 +1,20 @@
-//! `clusterctl move` moves the same objects as `insula move`.
+//! `clusterctl move` moves the same objects as `insula move`, with the commands of the
+//! documentation.
 
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use anyhow::Context as _;
+use insula_e2e::kubectl::Kubectl;
+use insula_testkit::bare_metal::State;
 use insula_testkit::peer;
-use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::spawn_blocking;
 
 use crate::elsewhere::versions;
-use crate::scene::{Identity, Scene, initialize, inventory, ready};
+use crate::scene::{Identity, Scene, health_checks, initialize, inventory, ready};
 use crate::world::{Entry, HostSide, Management, kubeconfig};
 
 /// As pinned in `tools/peers/cluster-api/go.mod`.
@@ -18,9 +22,10 @@ const VERSION: &str = "1.14.2";
 const INSTALLED: &str = "clusterctl.cluster.x-k8s.io";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// The program, and the definition of its inventory.
+/// The programs, and the definition of clusterctl's inventory.
 struct Clusterctl {
     program: PathBuf,
+    kubectl: PathBuf,
     inventory: PathBuf,
 }
 
@@ -33,6 +38,7 @@ impl Clusterctl {
         match (program, folder) {
             (Some(program), Some(folder)) => Some(Self {
                 program,
+                kubectl: Kubectl::find()?,
                 inventory: folder.join("clusterctl.cluster.x-k8s.io_providers.yaml"),
             }),
             _ => {
@@ -89,20 +95,33 @@ impl Clusterctl {
         Ok(())
     }
 
-    async fn relocate(&self, scene: &Scene) -> anyhow::Result<()> {
+    /// Types the documented commands, except those that label this.
+    async fn relocate(&self, scene: &Scene, unlabelled: &str) -> anyhow::Result<()> {
         let home = TempDir::new()?;
         let file = |name: &str, side: &Management| {
-            let path = home.path().join(name);
             let entry = Entry::new("admin", "system", "default");
-            std::fs::write(&path, kubeconfig(&side.server, &[entry]).to_string())?;
-            anyhow::Ok(path)
+            let text = kubeconfig(&side.server, &[entry]).to_string();
+            std::fs::write(home.path().join(name), text)
         };
-        let (from, to) = (file("from", &scene.source)?, file("to", &scene.target)?);
-        let path = |path: &Path| path.display().to_string();
-        let mut command = Command::new(&self.program);
+        file("source.kubeconfig", &scene.source)?;
+        file("target.kubeconfig", &scene.target)?;
+        for (program, name) in [(&self.program, "clusterctl"), (&self.kubectl, "kubectl")] {
+            symlink(program, home.path().join(name))?;
+        }
+        let page = include_str!("../../../../docs/metal3.md");
+        let section = page.split("**With `clusterctl move`**").nth(1);
+        let block = section.and_then(|section| section.split("```\n").nth(1));
+        let lines = block.context("the commands")?.lines();
+        let prefix = format!("kubectl label {unlabelled} ");
+        let lines: Vec<_> = lines.filter(|line| !line.starts_with(&prefix)).collect();
+        anyhow::ensure!((2..4).contains(&lines.len()), "{lines:?}");
+        let mut command = Command::new("bash");
+        let path = std::env::var("PATH")?;
         command
-            .args(["move", "-n", "team-a", "--kubeconfig", &path(&from)])
-            .args(["--to-kubeconfig", &path(&to)])
+            .args(["-euc", &lines.join("\n")])
+            .current_dir(home.path())
+            .env("PATH", format!("{}:{path}", home.path().display()))
+            .env("KUBECONFIG", "source.kubeconfig")
             .env("HOME", home.path())
             .env("XDG_CONFIG_HOME", home.path())
             .env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true")
@@ -122,15 +141,19 @@ async fn r35_x08_clusterctl_moves_hosts_with_their_machines() -> anyhow::Result<
     };
     let scene = Scene::start().await?;
     let (source, target) = (&scene.source, &scene.target);
-    let (_here, there) = (source.serve_hosts().await?, target.serve_hosts().await?);
+    let (mut here, there) = (source.serve_hosts().await?, target.serve_hosts().await?);
     source.hosts("team-a", &["h0", "h1"]).await?;
     scene
         .cluster(json!({}), &["m0", "m1"], (source, "team-a"))
         .await?;
+    health_checks(&scene, &["c"]).await?;
     clusterctl.prepare(&scene).await?;
     let before = Identity::of(source, "team-a").await?;
     let had = inventory(source, "team-a").await?;
-    clusterctl.relocate(&scene).await?;
+    let past = ["team-a/h0", "team-a/h1"].map(|host| (here.path(host), here.power(host)));
+    // As documented.
+    here.stop().await;
+    clusterctl.relocate(&scene, "secret").await?;
     assert_eq!(inventory(source, "team-a").await?, Vec::<String>::new());
     assert_eq!(inventory(target, "team-a").await?, had);
     for name in ["m0", "m1"] {
@@ -140,6 +163,13 @@ async fn r35_x08_clusterctl_moves_hosts_with_their_machines() -> anyhow::Result<
     for host in ["h0", "h1"] {
         target.wait_for_host("team-a", host, "provisioned").await?;
         assert_eq!(there.path(&format!("team-a/{host}")), []);
+    }
+    let after = ["team-a/h0", "team-a/h1"].map(|host| (here.path(host), here.power(host)));
+    assert_eq!(after, past);
+    for (path, power) in after {
+        assert_eq!(path.last(), Some(&State::Provisioned));
+        assert!(!path.contains(&State::Deprovisioning), "{path:?}");
+        assert_eq!(power.last(), Some(&true));
     }
     Ok(())
 }
@@ -154,16 +184,16 @@ async fn r34_x08_clusterctl_leaves_hosts_of_another_server_alone() -> anyhow::Re
     let hosts = HostSide::start().await?;
     hosts.hosts("pool-a", &["h0"]).await?;
     let identity = hosts.kubeconfig("user-a", "pool-a")?;
-    source.identity("team-a", "hosts", &identity).await?;
-    let label = json!({"metadata": {"labels": {"clusterctl.cluster.x-k8s.io/move": ""}}});
-    source.patch::<Secret>("team-a", "hosts", label).await?;
-    let spec = json!({"identityRef": {"name": "hosts"}});
+    // The Secret of the documentation.
+    let name = "prod-bmh-identity";
+    source.identity("team-a", name, &identity).await?;
+    let spec = json!({"identityRef": {"name": name}});
     scene.cluster(spec, &["m0"], (&hosts, "pool-a")).await?;
     ready(source, "team-a", "m0").await?;
     clusterctl.prepare(&scene).await?;
     let before = Identity::of(source, "team-a").await?;
     let untouched = versions(&hosts, "pool-a").await?;
-    clusterctl.relocate(&scene).await?;
+    clusterctl.relocate(&scene, "crd").await?;
     assert_eq!(inventory(source, "team-a").await?, Vec::<String>::new());
     ready(target, "team-a", "m0").await?;
     assert_eq!(Identity::of(target, "team-a").await?, before);

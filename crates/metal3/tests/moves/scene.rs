@@ -13,8 +13,10 @@ use insula_metal3::kinds::data_claim::Metal3DataClaim;
 use insula_metal3::kinds::data_template::Metal3DataTemplate;
 use insula_metal3::kinds::host::BareMetalHost;
 use insula_metal3::kinds::machine::{Metal3Machine, Metal3MachineTemplate};
+use insula_metal3::kinds::remediation::Metal3RemediationTemplate;
 use insula_operator::report::Report;
 use insula_relocate::{Error, Moved, Settings, relocate};
+use insula_testkit::capi;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ListParams;
 use kube::{Client, Resource, ResourceExt};
@@ -198,6 +200,41 @@ pub async fn adopt(space: &Space, namespace: &str, cluster: &str) -> anyhow::Res
     initialize(space, namespace, cluster).await
 }
 
+/// Defines MachineHealthChecks at both servers, and creates one of each cluster of `team-a`. They
+/// name the same template for remediations.
+pub async fn health_checks(scene: &Scene, clusters: &[&str]) -> anyhow::Result<()> {
+    for side in [&scene.source, &scene.target] {
+        side.plain.install(&[capi::health_checks()]).await?;
+    }
+    let (source, ours) = (&scene.source, "infrastructure.cluster.x-k8s.io/v1beta2");
+    source
+        .put(&json!({
+            "apiVersion": ours, "kind": "Metal3RemediationTemplate",
+            "metadata": {"name": "restart", "namespace": "team-a"},
+            "spec": {"template": {"spec": {"strategy": {"type": "Reboot"}}}},
+        }))
+        .await?;
+    for cluster in clusters {
+        let owner: Cluster = source.api("team-a").get(cluster).await?;
+        let owner = json!([{
+            "apiVersion": CAPI, "kind": "Cluster", "name": cluster, "uid": owner.uid(),
+        }]);
+        source
+            .put(&json!({
+                "apiVersion": CAPI, "kind": "MachineHealthCheck",
+                "metadata": {
+                    "name": format!("{cluster}-check"), "namespace": "team-a",
+                    "ownerReferences": owner,
+                },
+                "spec": {"clusterName": cluster, "remediation": {"templateRef": {
+                    "apiVersion": ours, "kind": "Metal3RemediationTemplate", "name": "restart",
+                }}},
+            }))
+            .await?;
+    }
+    Ok(())
+}
+
 /// Reports that the control plane of a cluster is initialized.
 pub async fn initialize(space: &Space, namespace: &str, cluster: &str) -> anyhow::Result<()> {
     let initialized = json!({"status": {
@@ -223,6 +260,7 @@ pub async fn inventory(space: &Space, namespace: &str) -> anyhow::Result<Vec<Str
     names::<Metal3Machine>(space, namespace, &mut all).await?;
     names::<Metal3MachineTemplate>(space, namespace, &mut all).await?;
     names::<Metal3DataTemplate>(space, namespace, &mut all).await?;
+    names::<Metal3RemediationTemplate>(space, namespace, &mut all).await?;
     names::<Metal3DataClaim>(space, namespace, &mut all).await?;
     names::<Metal3Data>(space, namespace, &mut all).await?;
     names::<IPPool>(space, namespace, &mut all).await?;

@@ -46,7 +46,7 @@ use tokio::time::{Instant, sleep};
 
 pub use gate::Gate;
 pub use host_side::{HostSide, USERS, account, grant};
-pub use killing::{KillRecord, killing_client};
+pub use killing::{KillPoint, KillRecord, Side, killing_client, killing_relay};
 pub use kubeconfig::{Entry, kubeconfig};
 pub use management::Management;
 pub use requests::Request;

@@ -84,17 +84,22 @@ fn host_gets_image_and_secrets_once() {
     provision(&mut after, &wanted).unwrap();
     assert_eq!(
         between(&before, &after, Guard::AnyVersion),
-        Some(json!({"spec": {
-            "image": {
-                "url": "http://images/a.qcow2", "checksum": "abc", "checksumType": "sha256",
-                "format": "qcow2",
+        Some(json!({
+            "metadata": {"annotations": {
+                "infrastructure.cluster.x-k8s.io/former-cleaning-mode": "",
+            }},
+            "spec": {
+                "image": {
+                    "url": "http://images/a.qcow2", "checksum": "abc", "checksumType": "sha256",
+                    "format": "qcow2",
+                },
+                "userData": {"name": "m-1-userdata", "namespace": "pool-a"},
+                "metaData": {"name": "m-1-metadata", "namespace": "pool-a"},
+                "networkData": {"name": "m-1-networkdata", "namespace": "pool-a"},
+                "automatedCleaningMode": "disabled",
+                "online": true,
             },
-            "userData": {"name": "m-1-userdata", "namespace": "pool-a"},
-            "metaData": {"name": "m-1-metadata", "namespace": "pool-a"},
-            "networkData": {"name": "m-1-networkdata", "namespace": "pool-a"},
-            "automatedCleaningMode": "disabled",
-            "online": true,
-        }}))
+        }))
     );
     // Another image does not replace the one that the host has.
     let other = Deployment {
@@ -109,6 +114,24 @@ fn host_gets_image_and_secrets_once() {
     let again = change(&after, |host| provision(host, &other).unwrap());
     let cleaning = json!({"spec": {"automatedCleaningMode": "metadata"}});
     assert_eq!(again, Some(cleaning));
+}
+
+#[test]
+fn data_of_a_former_machine_is_not_given_to_the_next_one() {
+    // The administrator of the host may have set its own.
+    for (meta_data, network_data, kept) in [
+        ("old-metadata", "old-networkdata", [false, false]),
+        ("h-1-metadata", "h-1-networkdata", [true, true]),
+        ("site", "old-networkdata", [true, false]),
+    ] {
+        let mut host = own(json!({"spec": {
+            "metaData": {"name": meta_data}, "networkData": {"name": network_data},
+        }}));
+        host.metadata.name = Some("h-1".to_owned());
+        provision(&mut host, &deployment()).unwrap();
+        let found = [&host.spec.meta_data, &host.spec.network_data].map(Option::is_some);
+        assert_eq!(found, kept, "{meta_data} {network_data}");
+    }
 }
 
 #[test]

@@ -148,6 +148,43 @@ fn released_host_is_free_or_kept_for_the_group() {
 }
 
 #[test]
+fn cleaning_mode_of_a_machine_ends_with_it() {
+    use crate::hosts::provision::{Deployment, provision};
+    let cleaned = |mode: &str| Deployment {
+        automated_cleaning_mode: Some(mode.to_owned()),
+        ..Deployment::default()
+    };
+    let group = ReuseGroup::deployment(
+        "workers",
+        Consumer::cluster("team-a", "prod"),
+        HostPlace::Elsewhere,
+    );
+    for former in [json!({}), json!({"automatedCleaningMode": "metadata"})] {
+        let before = own(json!({"spec": former}));
+        let mut host = before.clone();
+        // It may change during the life of the machine.
+        provision(&mut host, &cleaned("metadata")).unwrap();
+        provision(&mut host, &cleaned("disabled")).unwrap();
+        deprovision(&mut host, FastTrack::Off);
+        let mode = |host: &BareMetalHost| host.spec.automated_cleaning_mode.clone();
+        assert_eq!(mode(&host).as_deref(), Some("disabled"));
+        // The machines of a group share the mode.
+        release(&mut host, "prod", Some(&group));
+        assert_eq!(mode(&host).as_deref(), Some("disabled"));
+        release(&mut host, "prod", None);
+        assert_eq!(mode(&host), mode(&before), "{former}");
+        let annotations = host.metadata.annotations.unwrap_or_default();
+        assert_eq!(annotations, before.metadata.annotations.unwrap_or_default());
+    }
+    // A mode that no machine has set stays.
+    let mut host = own(json!({"spec": {"automatedCleaningMode": "disabled"}}));
+    provision(&mut host, &cleaned("disabled")).unwrap();
+    release(&mut host, "prod", None);
+    let mode = host.spec.automated_cleaning_mode.as_deref();
+    assert_eq!(mode, Some("disabled"));
+}
+
+#[test]
 fn marks_of_others_stay_on_a_released_host() {
     let before = own(json!({"metadata": {
         "labels": {"cluster.x-k8s.io/cluster-name": "other"},

@@ -31,11 +31,7 @@ impl MachineReconciler<'_> {
     }
 
     /// Reports a failed request to the server of the hosts as a problem with the credential.
-    pub(super) fn explain_failure(
-        &mut self,
-        access: &HostAccess,
-        done: Step<Outcome>,
-    ) -> Step<Outcome> {
+    pub(super) fn explain_failure<T>(&mut self, access: &HostAccess, done: Step<T>) -> Step<T> {
         let error = match done {
             Err(Halt::Hosts(error)) => error,
             done => {

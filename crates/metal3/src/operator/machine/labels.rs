@@ -16,7 +16,7 @@ use super::{Halt, MachineReconciler, Step};
 use crate::hosts::labels::{SyncedPrefixes, changes};
 use crate::kinds::host::BareMetalHost;
 use crate::names::{HOST_PAUSED, LABEL_SYNC_PREFIXES};
-use crate::operator::workload;
+use crate::operator::workload::{self, NotSent};
 
 /// How long until the labels of a node are looked at again: nodes are not watched. Changes of the
 /// host trigger the machine.
@@ -100,7 +100,8 @@ impl MachineReconciler<'_> {
             reported.forget(&key);
             return;
         };
-        if !reported.is_new(&key, FAILED) {
+        // The request before that was answered, or its failure was reported.
+        if NotSent::of(&error).is_some() || !reported.is_new(&key, FAILED) {
             return;
         }
         let note = match &error {

@@ -18,7 +18,7 @@ use crate::hosts::node::{
     Bootstrap, IdWriter, NodeMatch, NodeProblem, NodeSearch, find_node, provider_id,
 };
 use crate::kinds::host::BareMetalHost;
-use crate::operator::workload;
+use crate::operator::workload::{self, NotSent};
 
 /// How long a machine waits before it looks for its node again. Nodes are not watched.
 const NODE_INTERVAL: Duration = Duration::from_secs(10);
@@ -97,6 +97,7 @@ impl MachineReconciler<'_> {
     /// because it was sent a credential.
     fn no_cluster(&mut self, error: &kube::Error) -> Halt {
         let message = match error {
+            _ if NotSent::of(error) == Some(NotSent::Busy) => NotSent::Busy.to_string(),
             kube::Error::Api(status) => format!(
                 "the API server of the workload cluster answers HTTP {}",
                 status.code

@@ -21,19 +21,17 @@ use super::gate::{Family, cluster_name};
 use super::secrets::Content;
 use super::{Halt, MachineReconciler, RETRY, Step, host_text};
 use crate::hosts::choose::ReuseGroup;
-use crate::hosts::consumer::{self, Consumer, annotated_host};
+use crate::hosts::consumer::{self, annotated_host};
 use crate::hosts::release::{deprovision, is_deprovisioned, release};
 use crate::kinds::data_claim::Metal3DataClaim;
 use crate::kinds::host::BareMetalHost;
 use crate::kinds::machine::Metal3MachineTemplate;
 use crate::names::{BLOCK_MOVE, HOST_ANNOTATION, MACHINE_FINALIZER};
-use crate::operator::host_secret;
+use crate::operator::{host_secret, list};
 use crate::pool::HostPool;
 
 /// The host would be deleted with the machine.
 const OWNED: &str = "BareMetalHostOwnedByMachine";
-/// How many hosts are listed per request.
-const PAGE_SIZE: u32 = 100;
 
 impl MachineReconciler<'_> {
     /// Releases the host, and removes the finalizer.
@@ -106,8 +104,11 @@ impl MachineReconciler<'_> {
     async fn claimed_host(&mut self, pool: &HostPool) -> Step<Option<BareMetalHost>> {
         let consumer = self.consumer(pool);
         let Some(annotation) = self.annotation() else {
-            // The machine may have claimed a host and not recorded it.
-            return find_host(pool, &consumer).await.map_err(Halt::Hosts);
+            // The machine may have claimed a host and not recorded it, and the watch may not have
+            // seen that yet.
+            let (hosts, all) = (pool.hosts(), ListParams::default());
+            let found = list::find(&hosts, all, |host| consumer.has(host)).await;
+            return found.map_err(Halt::Hosts);
         };
         match annotated_host(&annotation, pool.namespace()) {
             Ok(name) => {
@@ -205,23 +206,6 @@ impl MachineReconciler<'_> {
                 self.reuse_group(pool, machine, cluster).await
             }
             _ => Ok(None),
-        }
-    }
-}
-
-/// Returns the host that an object uses, from the server itself: the watch may not have seen it.
-async fn find_host(
-    pool: &HostPool,
-    consumer: &Consumer,
-) -> Result<Option<BareMetalHost>, kube::Error> {
-    let mut parameters = ListParams::default().limit(PAGE_SIZE);
-    loop {
-        let page = pool.hosts().list(&parameters).await?;
-        let found = page.items.into_iter().find(|host| consumer.has(host));
-        let next = page.metadata.continue_.filter(|next| !next.is_empty());
-        match (found, next) {
-            (None, Some(next)) => parameters = parameters.continue_token(&next),
-            (found, _) => return Ok(found),
         }
     }
 }

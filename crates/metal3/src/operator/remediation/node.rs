@@ -15,10 +15,8 @@ use super::backup::Backup;
 use super::decide::{NodeFacts, NodeState};
 use super::drain;
 use super::family::Family;
-use crate::operator::workload;
-
-/// How many objects are listed per request.
-const PAGE_SIZE: u32 = 500;
+use crate::operator::list;
+use crate::operator::workload::{self, NotSent};
 
 /// The node of a machine, and how it is reached.
 pub(super) struct NodeAccess {
@@ -63,6 +61,8 @@ impl RemediationReconciler<'_> {
             Err(kube::Error::Api(status)) if status.code == 403 => {
                 return Ok((NodeState::None, None));
             }
+            // Other clusters of the tenant do not answer; this one may.
+            Err(error) if NotSent::of(&error) == Some(NotSent::Busy) => return Err(error),
             Err(error) => {
                 debug!(key = %self.of.key, %error, "node not read");
                 return Ok((NodeState::Unknown, None));
@@ -176,19 +176,9 @@ async fn any<K>(
 where
     K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
 {
-    let mut parameters = parameters.limit(PAGE_SIZE);
-    loop {
-        let page = match api.list(&parameters).await {
-            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(false),
-            page => page?,
-        };
-        if page.items.iter().any(&is_so) {
-            return Ok(true);
-        }
-        match page.metadata.continue_.filter(|next| !next.is_empty()) {
-            Some(next) => parameters = parameters.continue_token(&next),
-            None => return Ok(false),
-        }
+    match list::find(api, parameters, is_so).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(false),
+        found => Ok(found?.is_some()),
     }
 }
 
