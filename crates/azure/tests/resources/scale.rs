@@ -12,9 +12,9 @@ use crate::world::{Running, World};
 
 const NAMESPACES: usize = 20;
 const RESOURCES: usize = 6;
-/// How many requests a new resource may cause, on average. It is ten unless another event triggers
-/// it once more.
-const MAX_REQUESTS_PER_RESOURCE: usize = 12;
+/// How many requests a new resource may cause, on average. It is ten, and three more whenever another
+/// event triggers it, which depends on the load of the machine.
+const MAX_REQUESTS_PER_RESOURCE: usize = 14;
 
 /// Returns a resource of a team.
 fn named(team: usize, number: usize) -> Value {
