@@ -247,7 +247,7 @@ const TARGETS: &[Target] = &[
     },
     // The bound of a tenant with one definition of its own: published ones are stored once.
     Target {
-        what: "memory of a tenant with all of these",
+        what: "memory of a tenant with all of these definitions of Azure",
         figure: "published tenant grown",
         part: Part::Published,
         bound: Bound::AtMost(48.0 * 1024.0),
