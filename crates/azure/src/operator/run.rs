@@ -172,12 +172,13 @@ async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Result<(), NotStarted> {
     let mut stop = std::pin::pin!(stop);
+    // Definitions that are too old are reported before anything else is needed.
+    let mut served = discover(client).await?;
     let key = tokio::select! {
         key = RecordKey::load(client, &operator.settings.pod_namespace) => key,
         () = &mut stop => return Ok(()),
     };
     loop {
-        let served = discover(client).await?;
         info!(kinds = served.iter().count(), "operator configured");
         if served.is_empty() {
             warn!("no kinds served: apply what `insula operator azure manifests` prints");
@@ -196,6 +197,7 @@ async fn serve(
         if is_stopped {
             return Ok(());
         }
+        served = discover(client).await?;
     }
 }
 

@@ -64,8 +64,10 @@ impl EncryptedStore {
             data_keys.insert(id, data_key);
         }
         let sealed = self.seal(&data_keys, ids, transaction)?;
+        // An older copy of the store lacks a key that is new, and has tenants of those destroyed.
+        let changes_keys = is_new || !deleted.is_empty();
         let outcome = self.commit_and_destroy(sealed, deleted).await?;
-        if let (true, Outcome::Committed(revision)) = (is_new, &outcome) {
+        if let (true, Outcome::Committed(revision)) = (changes_keys, &outcome) {
             self.binding.raise(*revision).await;
         }
         drop(rules);

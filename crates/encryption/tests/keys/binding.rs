@@ -105,6 +105,26 @@ async fn older_copy_of_the_store_is_refused_until_it_is_accepted() {
 }
 
 #[tokio::test]
+async fn copy_from_before_a_deletion_is_refused_at_once() {
+    let (inner, folder) = (Arc::new(Memory::new()), tempfile::tempdir().unwrap());
+    let storage = || folder_storage(folder.path());
+    let all = config(&["one"], "'*.*'");
+    let store = open(inner.clone(), storage(), &["one"], "'*.*'").await;
+    fill(&*store).await;
+    let (old, at) = (copy(&inner).await, inner.revision().await.unwrap());
+    while old.revision().await.unwrap() < at {
+        let put = Transaction::new().put("/other", format!("{:?}", old.revision().await.unwrap()));
+        old.commit(put).await.unwrap();
+    }
+    let reopened = open_with(old.clone(), storage(), &all).await;
+    assert!(reopened.is_ok(), "{:?}", reopened.err());
+    let store = open(inner.clone(), storage(), &["one"], "'*.*'").await;
+    delete_tenant(&*store, "t1").await;
+    let refused = refusal(open_with(old, storage(), &all).await);
+    assert!(refused.ends_with("it is an older copy"), "{refused}");
+}
+
+#[tokio::test]
 async fn store_can_be_started_empty_without_the_folder_of_its_keys() {
     let (inner, folder) = (Arc::new(Memory::new()), tempfile::tempdir().unwrap());
     let keys = folder.path().join("encryption");
