@@ -79,8 +79,7 @@ enum Command {
     Upgrade(upgrade::Args),
     /// Migrate stored objects to the version that is stored now
     Storage(storage::Args),
-    /// Release the Secrets that an operator held and does not run any more, so that they can be
-    /// deleted
+    /// Release the Secrets that an operator held before it was removed, so that they can be deleted
     Release(release::Args),
 }
 
