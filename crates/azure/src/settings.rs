@@ -50,7 +50,7 @@ pub struct Settings {
     pub credential: Option<GlobalCredential>,
     /// Which scopes of credentials are used.
     pub credential_mode: CredentialMode,
-    /// Whose token is sent for workload identities of tenants.
+    /// The service account with the token that is sent for workload identities of tenants.
     pub workload_identity_mode: WorkloadIdentityMode,
     /// The endpoints of the operator's cloud.
     pub cloud: Cloud,

@@ -87,7 +87,7 @@ impl CredentialMode {
     }
 }
 
-/// Whose token is sent for a workload identity that a tenant's Secret names.
+/// The account with the token that is sent for a workload identity of a tenant's Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkloadIdentityMode {
     /// That of the operator's service account, so that tenants can use each other's identities.

@@ -71,7 +71,7 @@ fn silent_server_is_left_alone_for_longer_each_time_and_then_tried_once() {
     for _ in 0..2 {
         assert!(silent.begin(&server, now, REQUEST_TIMEOUT));
     }
-    // What nobody asks for any more is forgotten.
+    // What no caller asks for any more is forgotten.
     silent.end(&server, now, true);
     silent.end(&Arc::from("t"), now + BACKOFF.0 + BACKOFF.1 * 2, true);
     assert_eq!(silent.0.len(), 1);
