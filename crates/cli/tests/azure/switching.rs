@@ -214,14 +214,17 @@ impl Cluster {
 
     /// Installs the webhook configurations, with the CA bundle that cert-manager would write.
     async fn install_admission(&self) {
-        let bundle = self
-            .until("the definition has a CA bundle", async || {
-                let config = self.client_config(GROUPS).await;
-                config["caBundle"]
-                    .is_string()
-                    .then(|| config["caBundle"].clone())
-            })
-            .await;
+        let mut bundle = Value::Null;
+        for name in [GROUPS, NETWORKS] {
+            bundle = self
+                .until("the definition has a CA bundle", async || {
+                    let config = self.client_config(name).await;
+                    config["caBundle"]
+                        .is_string()
+                        .then(|| config["caBundle"].clone())
+                })
+                .await;
+        }
         let kinds = ReviewedKinds::Own.list();
         let kinds: Vec<_> = kinds
             .into_iter()
