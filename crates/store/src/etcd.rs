@@ -7,6 +7,7 @@
 //! | the contract requires | etcd provides |
 //! |---|---|
 //! | a fresh read | a linearizable `Range`; larger ones in pages pinned at one revision |
+//! | the revision | the same; readers that come while one is on its way share the next |
 //! | a commit | one `Txn` that compares modification revisions, never sent twice |
 //! | a watch without gaps | a stream per watch, resumed where it was lost |
 //! | progress | a progress request, compared with a fresh revision |
@@ -20,6 +21,7 @@ mod errors;
 mod floor;
 mod options;
 mod range;
+mod revision_reads;
 mod stream;
 mod version;
 mod watch;
@@ -32,6 +34,7 @@ use async_trait::async_trait;
 use insula_core::Revision;
 
 use self::client::Client;
+use self::revision_reads::RevisionReads;
 use self::watch::Cursor;
 use crate::{At, KeyRange, Outcome, Page, Result, Store, Transaction, Watch};
 
@@ -42,6 +45,7 @@ pub use self::version::Version;
 #[derive(Clone, Debug)]
 pub struct Etcd {
     client: Arc<Client>,
+    revision_reads: Arc<RevisionReads>,
 }
 
 impl Etcd {
@@ -49,14 +53,22 @@ impl Etcd {
     /// Members that do not answer now may be used later.
     pub async fn connect(options: Options) -> Result<Self, ConnectError> {
         let client = Arc::new(Client::connect(&options).await?);
-        Ok(Self { client })
+        Ok(Self {
+            client,
+            revision_reads: Arc::default(),
+        })
     }
 }
 
 #[async_trait]
 impl Store for Etcd {
     async fn revision(&self) -> Result<Revision> {
-        range::revision(&self.client).await
+        let client = Arc::clone(&self.client);
+        let request = move || {
+            let client = Arc::clone(&client);
+            async move { range::revision(&client).await }
+        };
+        self.revision_reads.read(request).await
     }
 
     async fn range(&self, range: &KeyRange, at: At, limit: Option<NonZeroUsize>) -> Result<Page> {

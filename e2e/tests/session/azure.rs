@@ -6,7 +6,9 @@ mod cluster;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use insula_e2e::command::Running;
 use insula_e2e::kubectl::Kubectl;
+use insula_testkit::peer;
 
 use self::cluster::Cluster;
 use crate::shell::{
@@ -78,9 +80,7 @@ fn documented_azure_session_works() {
     };
     let folder = tempfile::tempdir().unwrap();
     set_up(folder.path(), &kubectl);
-    // A pipe as its input would end it.
-    let _azure = shell(folder.path(), &format!("exec {} </dev/null", azure.trim()));
-    await_settings(folder.path());
+    let _azure = start_azure(folder.path(), azure);
     let Some(_cluster) = Cluster::start(folder.path(), serve) else {
         return;
     };
@@ -98,6 +98,70 @@ fn documented_azure_session_works() {
         assert!(!out.contains("-secret\""), "a secret from {line}:\n{out}");
     }
     drop(logs);
+}
+
+/// The operator of a tenant, in a cluster whose own part has webhooks and nothing else.
+#[test]
+fn operator_of_a_tenant_works_on_kubernetes_beside_webhooks_alone() {
+    let Some(kubectl) = Kubectl::find() else {
+        return;
+    };
+    if !cluster::is_kubernetes() {
+        return peer::skipped("it runs on a real Kubernetes only (make azure-session)");
+    }
+    let blocks = blocks(&section("Azure"));
+    let [azure, _, administrator, .., green] = &blocks[..] else {
+        panic!("the section has parts");
+    };
+    let folder = tempfile::tempdir().unwrap();
+    set_up(folder.path(), &kubectl);
+    let _azure = start_azure(folder.path(), azure);
+    let Some(_cluster) = Cluster::start_with_webhooks_alone(folder.path()) else {
+        return;
+    };
+    let install = [
+        administrator.lines().next().unwrap(),
+        "insula operator azure manifests | kubectl apply --server-side -f -",
+        "until kubectl apply --dry-run=server -f docs/azure/network.yaml; do sleep 0.2; done >/dev/null 2>&1",
+    ];
+    let group = "kubectl patch resourcegroup shop -n green-apps --type merge -p";
+    let renamed = format!(r#"{group} '{{"spec":{{"azureName":"other"}}}}'"#);
+    let reviews = [
+        "kubectl get resourcegroup shop -n green-apps -o jsonpath='{.spec.azureName}'",
+        renamed.as_str(),
+    ];
+    let green: Vec<&str> = green.lines().collect();
+    let delete = green.iter().position(|it| it.starts_with("kubectl delete"));
+    let (life, end) = green.split_at(delete.unwrap());
+    let lines = [&install, life, &reviews, end].concat();
+    let installed = [
+        prints(&[]),
+        prints(&["resourcegroups.resources.azure.com serverside-applied"]),
+        prints(&[]),
+    ];
+    let reviewed = [
+        prints(&["shop"]),
+        Expect {
+            code: 1,
+            says: &[],
+            refused: &["spec.azureName", "denied"],
+        },
+    ];
+    let (life, end) = GREEN.split_at(delete.unwrap());
+    let expected = installed.iter().chain(life).chain(&reviewed).chain(end);
+    let expected: Vec<&Expect> = expected.collect();
+    let ended = run_lines(folder.path(), &lines);
+    let logs = LogsOnFailure(folder.path());
+    check_lines(&lines, &expected, &ended);
+    drop(logs);
+}
+
+/// Starts the stand-in for Azure by the README's line, and waits until its address is known.
+fn start_azure(folder: &Path, line: &str) -> Running {
+    // A pipe as its input would end it.
+    let azure = shell(folder, &format!("exec {} </dev/null", line.trim()));
+    await_settings(folder);
+    azure
 }
 
 /// Checks that a command printed what the section shows, which leaves out words at each `…`.

@@ -23,7 +23,7 @@ impl Cluster {
     /// is not installed.
     pub fn start(folder: &Path, serve: &str) -> Option<Self> {
         let (before, serve) = serve.trim().rsplit_once('\n').unwrap();
-        if std::env::var("INSULA_AZURE_CLUSTER").as_deref() == Ok("kubernetes") {
+        if is_kubernetes() {
             return Self::start_kubernetes(folder, before);
         }
         shell(folder, before).finish().succeeds();
@@ -39,6 +39,18 @@ impl Cluster {
         // Tenants are namespaces here.
         let before = before.replace("NAMESPACES=default", "NAMESPACES=red,blue");
         shell(folder, &before).finish().succeeds();
+        Self::on_kubernetes(folder, "watchers-and-webhooks", "--ca-file azure-ca.pem")
+    }
+
+    /// Starts a Kubernetes with the webhooks of the operator, which get no settings. Returns `None`
+    /// and reports the skip if a required program is not installed.
+    pub fn start_with_webhooks_alone(folder: &Path) -> Option<Self> {
+        std::fs::write(folder.join("operator.env"), "AZURE_WEBHOOK_ONLY=1\n").unwrap();
+        Self::on_kubernetes(folder, "webhooks", "")
+    }
+
+    /// Starts a Kubernetes, and the operator in a mode as soon as it is installed there.
+    fn on_kubernetes(folder: &Path, mode: &str, flags: &str) -> Option<Self> {
         let runtime = Runtime::new().unwrap();
         let webhooks = free_address();
         let kubernetes = runtime.block_on(KubeApiserver::start_with_services_at(webhooks))?;
@@ -51,7 +63,7 @@ impl Cluster {
         let script = format!("#!/bin/sh\ninsula={insula}\n{script}");
         write_program(&release.join("insula"), &script);
         Some(Self {
-            _running: start_operator(folder, webhooks),
+            _running: start_operator(folder, mode, flags, webhooks),
             _kubernetes: Some((kubernetes, runtime)),
         })
     }
@@ -59,18 +71,23 @@ impl Cluster {
 
 /// Starts the operator with the account of its Deployment, as soon as there is one: no kubelet runs
 /// here.
-fn start_operator(folder: &Path, webhooks: SocketAddr) -> Running {
+fn start_operator(folder: &Path, mode: &str, flags: &str, webhooks: SocketAddr) -> Running {
     let script = format!(
         "export PATH=$PWD/target/release:$PATH KUBECONFIG=insula-data/admin.kubeconfig\n\
          set -a; . ./operator.env; set +a\n\
-         export AZURE_OPERATOR_MODE=watchers-and-webhooks\n\
+         export AZURE_OPERATOR_MODE={mode}\n\
          exec >operator.log 2>&1\n\
          until kubectl get deployments -n azureoperator-system | grep azureoperator; do\n\
          sleep 0.2\n\
          done\n\
-         exec docs/azure/operator azureoperator --ca-file azure-ca.pem --webhook-addr {webhooks}\n"
+         exec docs/azure/operator azureoperator {flags} --webhook-addr {webhooks}\n"
     );
     shell(folder, &script)
+}
+
+/// Whether sessions run on a real Kubernetes.
+pub fn is_kubernetes() -> bool {
+    std::env::var("INSULA_AZURE_CLUSTER").as_deref() == Ok("kubernetes")
 }
 
 /// An address that was free a moment ago.

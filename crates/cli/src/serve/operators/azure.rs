@@ -170,12 +170,7 @@ fn is_forbidden(error: &kube::Error) -> bool {
 fn with_defaults(
     mut values: BTreeMap<String, String>,
 ) -> Result<Parsed, insula_azure::settings::InvalidSettings> {
-    for (name, value) in [
-        ("POD_NAMESPACE", SYSTEM_NAMESPACE),
-        CREDENTIAL_MODE,
-        // Webhooks are called in the process.
-        ("AZURE_OPERATOR_MODE", "watchers-and-webhooks"),
-    ] {
+    for (name, value) in [("POD_NAMESPACE", SYSTEM_NAMESPACE), CREDENTIAL_MODE] {
         let value = || value.to_owned();
         values.entry(name.to_owned()).or_insert_with(value);
     }
@@ -216,7 +211,7 @@ fn parse_values(content: &str) -> Result<BTreeMap<String, String>, String> {
 
 #[cfg(test)]
 mod tests {
-    use insula_azure::settings::{CredentialMode, WorkloadIdentityMode};
+    use insula_azure::settings::{CredentialMode, Mode, WorkloadIdentityMode};
 
     use super::*;
 
@@ -230,6 +225,18 @@ mod tests {
         let values = parse_values("# a comment\n\nAZURE_OPERATOR_AUTH_SOURCE_MODE = resource\n");
         let parsed = with_defaults(values.unwrap()).unwrap().settings;
         assert_eq!(parsed.credential_mode, CredentialMode::Resource);
+    }
+
+    #[test]
+    fn either_setting_of_the_mode_may_be_in_the_file() {
+        for (content, mode) in [
+            ("", Mode::WatchersAndWebhooks),
+            ("AZURE_WEBHOOK_ONLY=1", Mode::Webhooks),
+            ("AZURE_OPERATOR_MODE=watchers", Mode::Watchers),
+        ] {
+            let parsed = with_defaults(parse_values(content).unwrap()).unwrap();
+            assert_eq!(parsed.settings.mode, mode, "{content:?}");
+        }
     }
 
     #[test]
