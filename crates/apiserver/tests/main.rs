@@ -52,6 +52,7 @@ mod update;
 mod versions;
 mod watch;
 mod watch_consistency;
+mod watch_fanout;
 
 use std::path::Path;
 

@@ -1,5 +1,8 @@
 //! The objects of one kind in one space, and the log of their events.
 
+mod subscribers;
+mod subscription;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -9,16 +12,22 @@ use bytes::Bytes;
 use insula_core::Revision;
 use tokio::sync::Notify;
 
+pub use subscribers::Interest;
+pub(crate) use subscribers::Subscriber;
+pub use subscription::Subscription;
+
 use crate::entry::Stored;
+use subscribers::Subscribers;
 
 /// The objects of one kind in one space.
 ///
-/// A watch is a cursor on the log: a slow one costs no other, and gets an error when the log no
+/// A watch is a position in the log: a slow one costs no other, and gets an error when the log no
 /// longer reaches back to it.
 #[derive(Debug)]
 pub struct Collection {
     state: RwLock<State>,
     changed: Notify,
+    closed: Notify,
 }
 
 #[derive(Debug)]
@@ -33,6 +42,8 @@ struct State {
     last: Revision,
     weight: usize,
     closed: bool,
+    /// The watches; none in most collections.
+    subscribers: Option<Box<Subscribers>>,
 }
 
 /// A change to an object.
@@ -92,6 +103,8 @@ pub(super) struct Recorded {
     pub events: Vec<Arc<Event>>,
     /// Whether the log was empty before.
     pub began: bool,
+    /// The watches that have to be woken.
+    pub marked: Vec<Arc<Subscriber>>,
 }
 
 /// The objects at one position of the log.
@@ -123,10 +136,12 @@ impl Collection {
             last: floor,
             weight: 0,
             closed: false,
+            subscribers: None,
         };
         Self {
             state: RwLock::new(state),
             changed: Notify::new(),
+            closed: Notify::new(),
         }
     }
 
@@ -251,9 +266,19 @@ impl Collection {
         Ok(())
     }
 
-    /// Notified at every change.
-    pub fn changed(&self) -> &Notify {
+    /// Notified at every change, for readers of all events. A watch [subscribes](Self::subscribe).
+    pub const fn changed(&self) -> &Notify {
         &self.changed
+    }
+
+    /// Notified when the collection is dropped, with its space.
+    pub const fn closed(&self) -> &Notify {
+        &self.closed
+    }
+
+    /// Returns the position after the last event.
+    pub fn end_of_log(&self) -> Cursor {
+        self.read().end()
     }
 
     /// Returns the end of the log, and the revision of the last change.
@@ -277,6 +302,7 @@ impl Collection {
         let mut recorded = Recorded {
             events: Vec::with_capacity(changes.len()),
             began: state.log.is_empty(),
+            marked: Vec::new(),
         };
         for change in changes {
             let event = match change {
@@ -289,6 +315,7 @@ impl Collection {
                 recorded.events.push(event);
             }
         }
+        recorded.marked = state.take_marked();
         drop(state);
         recorded.began &= !recorded.events.is_empty();
         if !recorded.events.is_empty() {
@@ -297,16 +324,18 @@ impl Collection {
         recorded
     }
 
-    /// Adds events of other collections to a log over all spaces. Returns whether it was empty.
-    pub(super) fn record(&self, events: Vec<Arc<Event>>) -> bool {
+    /// Adds events of other collections to a log over all spaces. Returns whether it was empty,
+    /// and the watches that have to be woken.
+    pub(super) fn record(&self, events: Vec<Arc<Event>>) -> (bool, Vec<Arc<Subscriber>>) {
         let mut state = self.write();
         let began = state.log.is_empty() && !events.is_empty();
         for event in events {
             state.record(event);
         }
+        let marked = state.take_marked();
         drop(state);
         self.changed.notify_waiters();
-        began
+        (began, marked)
     }
 
     /// Drops events from before `time`. Returns the time of the oldest that is left.
@@ -324,8 +353,19 @@ impl Collection {
 
     /// Ends all watches, because the space is gone.
     pub(super) fn close(&self) {
-        self.write().closed = true;
+        let mut state = self.write();
+        state.closed = true;
+        let (end, last) = (state.end(), state.last);
+        if let Some(subscribers) = &mut state.subscribers {
+            subscribers.mark_all(end.0, last);
+        }
+        let marked = state.take_marked();
+        drop(state);
         self.changed.notify_waiters();
+        self.closed.notify_waiters();
+        for subscriber in marked {
+            subscriber.wake();
+        }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State> {
@@ -396,10 +436,19 @@ impl State {
     fn record(&mut self, event: Arc<Event>) {
         self.last = self.last.max(event.revision);
         self.weight += event.weight();
+        let number = self.end().0;
+        if let Some(subscribers) = &mut self.subscribers {
+            subscribers.mark(&event, number);
+        }
         self.log.push_back(event);
         while self.log.len() > MAX_EVENTS || (self.weight > MAX_WEIGHT && self.log.len() > 1) {
             self.drop_oldest();
         }
+    }
+
+    fn take_marked(&mut self) -> Vec<Arc<Subscriber>> {
+        let subscribers = self.subscribers.as_mut();
+        subscribers.map_or_else(Vec::new, |subscribers| subscribers.take_marked())
     }
 
     fn drop_oldest(&mut self) {

@@ -150,11 +150,16 @@ impl Stored {
 
     /// Returns the value of a label. Labels are parsed once, at the first selection by labels.
     pub fn label(&self, name: &str) -> Option<&str> {
-        let labels = self.labels.get_or_init(|| read_labels(&self.body()));
+        let labels = self.labels();
         let found = labels
             .binary_search_by(|(key, _)| key.as_ref().cmp(name))
             .ok()?;
         Some(&labels[found].1)
+    }
+
+    /// Returns the labels, sorted by key.
+    pub fn labels(&self) -> &Labels {
+        self.labels.get_or_init(|| read_labels(&self.body()))
     }
 
     /// Returns the value of an annotation.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -11,8 +12,9 @@ use insula_kinds::{KindId, kinds};
 use insula_store::{At, Changed, Entry, Error, KeyRange, Result, Store, Watch, WatchItem};
 
 use crate::Cache;
-use crate::collection::{Change, Collection, Event, Put};
+use crate::collection::{Change, Collection, Event, Put, Subscriber};
 use crate::collection_key::{CollectionKey, definitions};
+use crate::delivery::Delivery;
 use crate::entry::Stored;
 use crate::expiry;
 use crate::hooks::Hooks;
@@ -31,6 +33,8 @@ pub struct Feed {
     /// dropped, so that an idle collection holds no history. Collections of deleted spaces are
     /// not kept alive by this.
     with_history: VecDeque<(Instant, Weak<Collection>)>,
+    /// The watches that are yet to be woken.
+    delivery: Delivery,
     /// How many tenants were deleted since that list was last compacted.
     deleted_tenants: usize,
 }
@@ -91,6 +95,7 @@ pub async fn load(
         quotas: core_kind("resourcequotas"),
         usage_kinds,
         with_history: VecDeque::new(),
+        delivery: Delivery::default(),
         deleted_tenants: 0,
     };
     Ok((cache, feed))
@@ -141,6 +146,11 @@ impl Feed {
                         Ok(()) => continue,
                         Err(error) => return error,
                     }
+                }
+                // The tasks of the watches that were just woken run first.
+                () = tokio::task::yield_now(), if !self.delivery.is_empty() => {
+                    self.delivery.wake_some();
+                    continue;
                 }
                 _ = minute.tick() => {
                     self.drop_old_history();
@@ -279,11 +289,22 @@ impl Feed {
                 }
             }
             events.extend(recorded.events);
+            self.deliver(recorded.marked);
             self.track_history(&collection, recorded.began);
         }
-        let began = collections.everywhere.record(events);
+        let (began, marked) = collections.everywhere.record(events);
+        self.deliver(marked);
         collections.bump_version();
         self.track_history(&collections.everywhere, began);
+    }
+
+    /// Wakes the watches that a change concerns.
+    fn deliver(&mut self, marked: Vec<Arc<Subscriber>>) {
+        if !marked.is_empty() {
+            let count = marked.len() as u64;
+            self.cache.watches_woken.fetch_add(count, Ordering::Relaxed);
+            self.delivery.add(marked);
+        }
     }
 
     /// Updates the usage of the space, and notes the quotas that have to be recounted.

@@ -13,6 +13,7 @@ pub mod bootstrap_objects;
 mod collection;
 mod collection_key;
 mod definitions;
+mod delivery;
 mod derived;
 mod entry;
 pub mod expiry;
@@ -41,7 +42,9 @@ use insula_kinds::kinds;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-pub use collection::{Change, Collection, Cursor, Event, Lost, Snapshot, frame};
+pub use collection::{
+    Change, Collection, Cursor, Event, Interest, Lost, Snapshot, Subscription, frame,
+};
 pub use collection_key::{CollectionKey, Keyed, definitions};
 pub use definitions::{PUBLISHED, is_published};
 pub use derived::Derived;
@@ -86,6 +89,8 @@ pub struct Cache {
     dirty_quotas: DirtyQuotas,
     applied: Applied,
     progress_wanted: Notify,
+    /// How many times a change has woken a watch.
+    watches_woken: AtomicU64,
 }
 
 /// The custom resources of a group, by plural.
@@ -137,6 +142,7 @@ impl Cache {
             dirty_quotas: DirtyQuotas::default(),
             applied: Applied::new(at),
             progress_wanted: Notify::new(),
+            watches_woken: AtomicU64::new(0),
         }
     }
 
@@ -231,6 +237,11 @@ impl Cache {
     /// Notified whenever a revision is applied.
     pub const fn advanced(&self) -> &Notify {
         self.applied.advanced()
+    }
+
+    /// Returns how many times a change has woken a watch, since the start.
+    pub fn watches_woken(&self) -> u64 {
+        self.watches_woken.load(Ordering::Relaxed)
     }
 
     fn find_collections(&self, key: CollectionKey<'_>) -> Option<Arc<KindCollections>> {

@@ -1,13 +1,13 @@
 //! Label and field selectors.
 
 use insula_kinds::Object;
-use insula_kinds::selector::{FieldSelector, LabelSelector};
+use insula_kinds::selector::{FieldSelector, LabelOperator, LabelRequirement, LabelSelector};
 
 use crate::codec::view::View;
 use crate::registry::resource::Resource;
 use crate::request::query::Query;
 use crate::status::{Result, StatusError};
-use insula_cache::Stored;
+use insula_cache::{Interest, Stored};
 
 /// The selectors of a request.
 #[derive(Clone, Debug)]
@@ -67,6 +67,31 @@ impl Selection {
         }
     }
 
+    /// Returns which objects it may choose, in a watch of this namespace or of all. The narrowest
+    /// part of the selection counts, because an object has to meet all of them.
+    pub fn interest(&self, namespace: Option<&str>) -> Interest {
+        let namespace = namespace.or_else(|| self.fields.namespace());
+        let namespace = namespace.filter(|_| self.kind.namespaced());
+        let name = self.only.as_deref().or_else(|| self.fields.name());
+        if let Some(name) = name {
+            return match namespace {
+                Some(namespace) => Interest::Key(format!("{namespace}/{name}").into()),
+                None if self.kind.namespaced() => Interest::Name(name.into()),
+                None => Interest::Key(name.into()),
+            };
+        }
+        let label = self.labels.requirements().iter().find_map(exact);
+        match (label, namespace) {
+            (Some((key, value)), _) => Interest::Label {
+                namespace: namespace.map(Into::into),
+                key: key.into(),
+                value: value.into(),
+            },
+            (None, Some(namespace)) => Interest::Namespace(namespace.into()),
+            (None, None) => Interest::All,
+        }
+    }
+
     /// Whether it chooses the object.
     pub fn chooses(&self, view: &View, object: &Stored) -> bool {
         if self.only.as_ref().is_some_and(|only| only != object.name()) {
@@ -93,5 +118,72 @@ impl Selection {
         }
         let tree: Object = view.tree(object);
         self.fields.matches_object(&self.kind, &tree)
+    }
+}
+
+/// Returns the label that a requirement demands, if it demands a single value.
+fn exact(requirement: &LabelRequirement) -> Option<(&str, &str)> {
+    use LabelOperator::{DoubleEquals, Equals, In};
+    match (requirement.operator, requirement.values.as_slice()) {
+        (Equals | DoubleEquals | In, [value]) => Some((&requirement.key, value)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use insula_kinds::core_kind;
+
+    fn interest(resource: &str, query: &str, namespace: Option<&str>) -> Interest {
+        let kind = Resource::from(core_kind(resource));
+        let selection = Selection::read(&Query::parse(query), &kind).unwrap();
+        selection.interest(namespace)
+    }
+
+    fn label(namespace: Option<&str>, key: &str, value: &str) -> Interest {
+        Interest::Label {
+            namespace: namespace.map(Into::into),
+            key: key.into(),
+            value: value.into(),
+        }
+    }
+
+    #[test]
+    fn narrowest_part_of_a_selection_is_the_interest_of_a_watch() {
+        let here = Some("ns");
+        let name = "fieldSelector=metadata.name%3Da";
+        for (query, namespace, expected) in [
+            ("", None, Interest::All),
+            ("", here, Interest::Namespace("ns".into())),
+            (name, here, Interest::Key("ns/a".into())),
+            (name, None, Interest::Name("a".into())),
+            (
+                "fieldSelector=metadata.name%3Da,metadata.namespace%3Dns",
+                None,
+                Interest::Key("ns/a".into()),
+            ),
+            ("fieldSelector=metadata.name!%3Da", None, Interest::All),
+            ("labelSelector=app%3Dx", here, label(here, "app", "x")),
+            ("labelSelector=z,app+in+(x)", None, label(None, "app", "x")),
+            ("labelSelector=app+in+(x,y)", None, Interest::All),
+            (
+                "labelSelector=app!%3Dx",
+                here,
+                Interest::Namespace("ns".into()),
+            ),
+            (
+                &format!("{name}&labelSelector=app%3Dx"),
+                here,
+                Interest::Key("ns/a".into()),
+            ),
+        ] {
+            let found = interest("configmaps", query, namespace);
+            assert_eq!(found, expected, "{query}");
+        }
+        assert_eq!(
+            interest("namespaces", name, None),
+            Interest::Key("a".into())
+        );
     }
 }

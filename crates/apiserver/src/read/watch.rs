@@ -10,7 +10,9 @@ mod replay;
 mod signals;
 mod start;
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -24,9 +26,9 @@ use begin::begin;
 use clock::Clock;
 use control::{Control, Handle};
 use encoder::Encoder;
-use events::Events;
+use events::{Beginning, Events};
 use permission::Permission;
-use signals::Sources;
+use signals::{Signals, Sources, optional};
 use start::{Start, start};
 
 use super::Selection;
@@ -47,6 +49,9 @@ struct Watcher {
     encoder: Encoder,
     clock: Clock,
     control: Arc<Control>,
+    signals: Signals,
+    /// Whether the permission has to be checked before anything is sent.
+    is_unchecked: bool,
     /// The size of the next piece.
     piece: usize,
     /// Whether the last line was sent.
@@ -99,33 +104,38 @@ pub async fn watch(
     let bookmarks = query.flag("allowWatchBookmarks");
     let marked = matches!(start, Start::State { marked: true, .. }) && bookmarks;
     let permission = Permission::new(registry, trust, granted.granted)?;
-    let events = Events::new(
-        registry,
-        begun.collection,
-        begun.position,
-        begun.published,
-        begun.revision,
-    );
+    let (revision, after) = (begun.revision, begun.after);
+    let initial = Initial {
+        objects: begun.objects.into_iter(),
+        end: marked.then_some(revision),
+    };
+    let beginning = Beginning {
+        collection: begun.collection,
+        position: begun.position,
+        published: begun.published,
+        revision,
+    };
+    let interest = selection.interest(path.namespace.as_deref());
+    let events = Events::new(registry, permission.granted(), interest, beginning);
     let sources = Sources::new(&permission, &events);
-    let control = Control::new(&permission, sources, Instant::now() + timeout);
-    control.set_initial(begun.objects.len());
+    let control = Control::new(&permission, &sources, Instant::now() + timeout);
+    control.set_initial(initial.objects.len());
     let watcher = Watcher {
         permission,
-        initial: Initial {
-            objects: begun.objects.into_iter(),
-            end: marked.then_some(begun.revision),
-        },
+        initial,
         events,
         encoder: Encoder {
             view,
             prefix: selection.prefix(path.namespace.as_deref()),
             selection,
-            after: begun.after,
+            after,
             built_in: *granted.spaces() != Spaces::All,
             first: true,
         },
-        clock: Clock::new(timeout, bookmarks, begun.revision),
+        clock: Clock::new(timeout, bookmarks, revision),
         control: Arc::clone(&control),
+        signals: Signals::new(&sources),
+        is_unchecked: true,
         piece: FIRST_PIECE,
         over: false,
     };
@@ -199,19 +209,23 @@ impl Watcher {
 
     async fn try_next(&mut self) -> Result<Option<Bytes>> {
         let registry = Arc::clone(&self.events.registry);
-        let sources = Sources::new(&self.permission, &self.events);
         loop {
             // Before rights and log are read, so that no change in between is missed.
-            let signals = sources.listen();
-            self.permission.check(self.events.seen)?;
-            if let Err(error) = self.permission.check_served() {
-                // Events from before the definition went are sent first.
-                if self.permission.is_withdrawn()
-                    && let Ok(Some(piece)) = self.next_events().await
-                {
-                    return Ok(Some(piece));
+            let progress = self.events.progress(&registry);
+            let changed = poll_fn(|context| Poll::Ready(self.signals.take_changed(context))).await;
+            if changed || self.is_unchecked {
+                self.is_unchecked = true;
+                self.permission.check(self.events.seen)?;
+                if let Err(error) = self.permission.check_served() {
+                    // Events from before the definition went are sent first.
+                    if self.permission.is_withdrawn()
+                        && let Ok(Some(piece)) = self.next_events().await
+                    {
+                        return Ok(Some(piece));
+                    }
+                    return Err(error);
                 }
-                return Err(error);
+                self.is_unchecked = false;
             }
             if let Some(piece) = self.next_initial().await? {
                 return Ok(Some(piece));
@@ -227,9 +241,12 @@ impl Watcher {
             if self.clock.takes_bookmark(now, applied) {
                 return Ok(Some(self.encoder.bookmark(applied, false)));
             }
-            let progress = self.events.awaits_progress(applied);
+            let progress = progress.filter(|_| self.events.awaits_progress(applied));
             tokio::select! {
-                () = signals.any(progress) => {}
+                biased;
+                () = self.events.unread() => {}
+                () = poll_fn(|context| self.signals.poll_changed(context)) => {}
+                () = optional(progress) => {}
                 () = self.clock.next() => {}
             }
         }

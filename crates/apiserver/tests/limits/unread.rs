@@ -62,6 +62,36 @@ async fn stalled_watch_is_reset_at_its_timeout() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
+async fn stalled_watch_of_one_object_is_not_lost_because_of_others() -> anyhow::Result<()> {
+    let server = start(Limits::default()).await?;
+    let client = server.tenant("t1").await?;
+    let metadata = |name: &str| json!({"metadata": {"name": name}});
+    for name in ["mine", "other"] {
+        assert_eq!(client.post(MAPS, &metadata(name)).await?.status, 201);
+    }
+    let path = format!("{MAPS}?watch=true&fieldSelector=metadata.name%3Dmine");
+    let mut wire = stalled_watch(&server, "t1", &path).await?;
+    // More than the log holds.
+    for number in 0..1_100 {
+        let patch = json!({"data": {"k": number.to_string()}});
+        let patched = client
+            .patch(&format!("{MAPS}/other"), "merge", &patch)
+            .await?;
+        assert_eq!(patched.status, 200, "{}", patched.text());
+    }
+    client.delete(&format!("{MAPS}/mine")).await?;
+    wire.widen(1, 50_000).await?;
+    let mut text = String::new();
+    while !text.contains("DELETED") && !text.contains("ERROR") {
+        let frame = wire.find(|frame| frame.kind == DATA).await?;
+        text += &String::from_utf8(frame.map(|frame| frame.payload).unwrap_or_default())?;
+    }
+    let kinds: Vec<_> = text.lines().map(|line| line.split('"').nth(3)).collect();
+    assert_eq!(kinds, [Some("ADDED"), Some("DELETED")], "{text}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn stalled_watch_over_http_1_is_closed_at_its_timeout() -> anyhow::Result<()> {
     let server = start(Limits::default()).await?;
     let client = server.tenant("t1").await?;

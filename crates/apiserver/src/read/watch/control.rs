@@ -3,8 +3,10 @@
 //! A watch notices its own end when it is asked for events, and it is asked only when the client
 //! reads. So the transport waits for the end beside it.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 
 use futures_util::future::BoxFuture;
 use insula_cache::Stored;
@@ -12,23 +14,23 @@ use insula_core::Revision;
 use tokio::time::Instant;
 
 use super::permission::Permission;
-use super::signals::Sources;
+use super::signals::{Signals, Sources};
 use crate::codec::body::WatchControl;
 
 /// What ends a watch, shared by the watch and the transport.
 pub(super) struct Control {
     permission: Permission,
-    sources: Sources,
+    sources: Arc<Sources>,
     deadline: Instant,
     /// The objects of the initial state that are yet to be sent.
     initial: AtomicUsize,
 }
 
 impl Control {
-    pub fn new(permission: &Permission, sources: Sources, deadline: Instant) -> Arc<Self> {
+    pub fn new(permission: &Permission, sources: &Arc<Sources>, deadline: Instant) -> Arc<Self> {
         Arc::new(Self {
             permission: permission.clone(),
-            sources,
+            sources: Arc::clone(sources),
             deadline,
             initial: AtomicUsize::new(0),
         })
@@ -41,9 +43,10 @@ impl Control {
 
     async fn over(self: Arc<Self>) {
         let mut permission = self.permission.clone();
+        let mut signals = Signals::new(&self.sources);
         loop {
             // Before rights are checked, so that no change in between is missed.
-            let signals = self.sources.listen();
+            poll_fn(|context| Poll::Ready(signals.take_changed(context))).await;
             let ends = permission.check(Revision::ZERO).is_err()
                 || permission.check_served().is_err()
                 || self.sources.are_closed();
@@ -51,7 +54,7 @@ impl Control {
                 return;
             }
             tokio::select! {
-                () = signals.any(false) => {}
+                () = poll_fn(|context| signals.poll_changed(context)) => {}
                 () = tokio::time::sleep_until(self.deadline) => {}
             }
         }

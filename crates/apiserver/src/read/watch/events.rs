@@ -1,9 +1,10 @@
-//! The events of a watch: a cursor on the log of a collection.
+//! The events of a watch: a position in the log of a collection.
 
 use std::sync::Arc;
 
-use insula_cache::{Collection, Cursor, Event, Lost};
+use insula_cache::{Collection, Cursor, Event, Interest, Lost, Subscription};
 use insula_core::{Revision, Spaces};
+use tokio::sync::futures::Notified;
 
 use super::replay::Replay;
 use super::too_old;
@@ -18,12 +19,22 @@ pub(super) struct Events {
     pub registry: Arc<Registry>,
     pub collection: Arc<Collection>,
     pub position: Position,
+    subscription: Subscription,
     /// The definitions that the system publishes, merged with a tenant's own.
     pub published: Option<Overlay>,
     /// The revision of the last event that was read.
     pub seen: Revision,
     /// The most events that are read next.
     batch: usize,
+}
+
+/// Where a watch begins.
+pub(super) struct Beginning {
+    pub collection: Arc<Collection>,
+    pub position: Position,
+    pub published: Option<Overlay>,
+    /// The revision up to which the client knows everything.
+    pub revision: Revision,
 }
 
 /// Where a watch reads on.
@@ -44,22 +55,53 @@ const MAX_BATCH: usize = 256;
 const FIRST_BATCH: usize = 8;
 
 impl Events {
-    /// The events of a collection from a position on, and of what the system publishes.
+    /// The events from the beginning of a watch on, of the objects that it may select.
     pub fn new(
         registry: &Arc<Registry>,
-        collection: Arc<Collection>,
-        position: Position,
-        published: Option<Overlay>,
-        seen: Revision,
+        granted: &Granted,
+        interest: Interest,
+        begun: Beginning,
     ) -> Self {
+        let cursor = match &begun.position {
+            Position::Log(cursor) => *cursor,
+            // The position is set when the replay has caught up with the log.
+            Position::History(_) | Position::Replay(_) => begun.collection.end_of_log(),
+        };
+        // A definition of the tenant may hide or reveal a published one with other labels.
+        let interest = match &begun.published {
+            Some(_) => Interest::All,
+            None => interest,
+        };
+        let payer = granted.principal().home.clone();
         Self {
             registry: Arc::clone(registry),
-            collection,
-            position,
-            published,
-            seen,
+            subscription: begun.collection.subscribe(interest, payer, cursor),
+            collection: begun.collection,
+            position: begun.position,
+            published: begun.published,
+            seen: begun.revision,
             batch: FIRST_BATCH,
         }
+    }
+
+    /// Waits until there may be further events.
+    pub fn unread(&self) -> impl Future<Output = ()> + use<'_> {
+        let (own, published) = (&self.subscription, self.published.as_ref());
+        async move {
+            match published {
+                Some(published) => tokio::select! {
+                    () = own.unread() => {}
+                    () = published.unread() => {}
+                },
+                None => own.unread().await,
+            }
+        }
+    }
+
+    /// Returns the signal that the cache has applied more, if the events depend on that.
+    pub fn progress<'a>(&self, registry: &'a Registry) -> Option<Notified<'a>> {
+        let published = self.published.as_ref();
+        published.map(|_| registry.cache().advanced().notified())
     }
 
     /// Returns the next events; empty if there are none yet. Objects that only a webhook can
@@ -92,13 +134,17 @@ impl Events {
                 Position::Log(cursor) => {
                     let read = match &mut self.published {
                         Some(published) => {
+                            // Before the log is read, so that no later event is skipped.
+                            self.subscription.skip_unread();
                             let applied = self.registry.cache().applied();
                             published.read_on(cursor, applied, events)
                         }
-                        None => self.collection.read_on(cursor, self.batch, events),
+                        None => self.subscription.read_on(self.batch, events),
                     };
                     match read {
                         Err(Lost::Passed(_)) if *granted.spaces() == Spaces::All => {
+                            let read = self.subscription.read_up_to();
+                            self.seen = self.seen.max(read.unwrap_or_default());
                             self.position = Position::History(self.seen);
                         }
                         read => return read.map_err(|lost| too_old(lost, self.seen)),
@@ -113,6 +159,7 @@ impl Events {
                     let (registry, log) = (&self.registry, &self.collection);
                     let caught_up = replay.read_on(registry, log, self.batch, events).await?;
                     if let Some(cursor) = caught_up {
+                        self.subscription.resume(cursor);
                         self.position = Position::Log(cursor);
                     }
                     if !events.is_empty() {

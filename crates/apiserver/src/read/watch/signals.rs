@@ -1,7 +1,9 @@
-//! What wakes a quiet watch.
+//! What may end a watch although no event concerns it.
 
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
+use futures_util::future::BoxFuture;
 use insula_cache::{Collection, Lost, SpaceState};
 use tokio::sync::futures::Notified;
 
@@ -10,7 +12,7 @@ use super::permission::Permission;
 use crate::pipeline::trust::CurrentTrust;
 use crate::registry::Registry;
 
-/// The parts of the server that a watch waits for.
+/// The parts of the server that may end a watch.
 pub(super) struct Sources {
     registry: Arc<Registry>,
     home: Arc<SpaceState>,
@@ -18,35 +20,28 @@ pub(super) struct Sources {
     trust: Arc<CurrentTrust>,
     definer: Option<Arc<SpaceState>>,
     collection: Arc<Collection>,
-    /// The system's collection, of a watch on what it publishes too.
-    published: Option<Arc<Collection>>,
 }
 
-/// Signals that count from the moment at which they were made: a change between then and the
-/// wait is not missed.
-pub(super) struct Signals<'a> {
-    rights: Notified<'a>,
-    impersonator_rights: Option<Notified<'a>>,
-    trust: Notified<'a>,
-    definitions: Option<Notified<'a>>,
-    events: Notified<'a>,
-    published: Option<Notified<'a>>,
-    progress: Notified<'a>,
-    shutdown: Notified<'a>,
+/// Changes of the sources.
+///
+/// The wait lasts across events: to begin and end one takes the lock of every source, which all
+/// watches share.
+pub(super) struct Signals {
+    sources: Arc<Sources>,
+    /// Completes at the next change; `None` if there was one.
+    wait: Option<BoxFuture<'static, ()>>,
 }
 
 impl Sources {
-    pub fn new(permission: &Permission, events: &Events) -> Self {
-        let published = events.published.as_ref();
-        Self {
+    pub fn new(permission: &Permission, events: &Events) -> Arc<Self> {
+        Arc::new(Self {
             registry: Arc::clone(&events.registry),
             home: Arc::clone(permission.home()),
             impersonator_home: permission.impersonator_home().cloned(),
             trust: Arc::clone(permission.trust()),
             definer: permission.definer().cloned(),
             collection: Arc::clone(&events.collection),
-            published: published.map(|published| Arc::clone(published.system())),
-        }
+        })
     }
 
     /// Whether the space that is watched is gone, or the server stops.
@@ -56,43 +51,62 @@ impl Sources {
         matches!(lost, Err(Lost::Closed)) || self.registry.closing().is_closed()
     }
 
-    /// Begins to listen.
-    pub fn listen(&self) -> Signals<'_> {
-        let definer = self.definer.as_ref();
-        let published = self.published.as_ref();
+    /// Waits for a change of rights, credentials or definitions, and for the end of the space or
+    /// of the server. Changes count from the first poll on.
+    async fn changed(self: Arc<Self>) {
         let impersonator = self.impersonator_home.as_ref();
-        Signals {
-            rights: self.home.changed().notified(),
-            impersonator_rights: impersonator.map(|state| state.changed().notified()),
-            trust: self.trust.changed().notified(),
-            definitions: definer.map(|state| state.changed().notified()),
-            events: self.collection.changed().notified(),
-            published: published.map(|system| system.changed().notified()),
-            progress: self.registry.cache().advanced().notified(),
-            shutdown: self.registry.closing().signal().notified(),
+        let definer = self.definer.as_ref();
+        let (shutdown, closed) = (self.registry.closing().signal(), self.collection.closed());
+        let (shutdown, closed) = (shutdown.notified(), closed.notified());
+        let (rights, trust) = (
+            self.home.changed().notified(),
+            self.trust.changed().notified(),
+        );
+        let impersonator_rights = impersonator.map(|state| state.changed().notified());
+        let definitions = definer.map(|state| state.changed().notified());
+        tokio::select! {
+            biased;
+            () = shutdown => {}
+            () = closed => {}
+            () = rights => {}
+            () = trust => {}
+            () = optional(impersonator_rights) => {}
+            () = optional(definitions) => {}
         }
     }
 }
 
-impl Signals<'_> {
-    /// Waits for any of them; for progress of the cache only if that is asked for, because the
-    /// cache progresses with every write of every space.
-    pub async fn any(self, progress: bool) {
-        tokio::select! {
-            () = self.events => {}
-            () = optional(self.published) => {}
-            () = optional(progress.then_some(self.progress)) => {}
-            () = self.shutdown => {}
-            () = self.rights => {}
-            () = optional(self.impersonator_rights) => {}
-            () = self.trust => {}
-            () = optional(self.definitions) => {}
+impl Signals {
+    pub fn new(sources: &Arc<Sources>) -> Self {
+        Self {
+            sources: Arc::clone(sources),
+            wait: None,
         }
+    }
+
+    /// Whether there was a change since the last call, or this is the first. Changes after this
+    /// are not missed.
+    pub fn take_changed(&mut self, context: &mut Context<'_>) -> bool {
+        let mut changed = false;
+        while self.poll_changed(context).is_ready() {
+            changed = true;
+            self.wait = Some(Box::pin(Arc::clone(&self.sources).changed()));
+        }
+        changed
+    }
+
+    /// Is ready when there was a change since the last [`take_changed`](Self::take_changed).
+    pub fn poll_changed(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if let Some(wait) = &mut self.wait {
+            ready!(wait.as_mut().poll(context));
+            self.wait = None;
+        }
+        Poll::Ready(())
     }
 }
 
 /// Waits for a signal, or for ever if there is none.
-async fn optional(signal: Option<Notified<'_>>) {
+pub(super) async fn optional(signal: Option<Notified<'_>>) {
     match signal {
         Some(signal) => signal.await,
         None => std::future::pending().await,

@@ -6,7 +6,9 @@ use insula_core::{Revision, Space};
 
 use super::shown;
 use insula_cache::is_published;
-use insula_cache::{Cache, Change, Collection, Cursor, Event, Lost, Stored};
+use insula_cache::{
+    Cache, Change, Collection, Cursor, Event, Interest, Lost, Stored, Subscription,
+};
 
 /// The event log of the system's definitions, merged with a tenant's.
 ///
@@ -19,6 +21,8 @@ pub struct Overlay {
     own: Arc<Collection>,
     system: Arc<Collection>,
     cursor: Cursor,
+    /// Wakes the watch when the system's definitions change.
+    subscription: Subscription,
 }
 
 impl Overlay {
@@ -30,17 +34,19 @@ impl Overlay {
         revision: Revision,
     ) -> Result<Self, Lost> {
         let system = cache.collection(insula_cache::definitions(), &Space::System);
+        let cursor = system.after(revision)?;
         Ok(Self {
             space: space.clone(),
             own: Arc::clone(own),
-            cursor: system.after(revision)?,
+            cursor,
+            subscription: system.subscribe(Interest::All, space.clone(), cursor),
             system,
         })
     }
 
-    /// Returns the system's definitions, to be notified of changes.
-    pub fn system(&self) -> &Arc<Collection> {
-        &self.system
+    /// Waits until the system's definitions have changed.
+    pub async fn unread(&self) {
+        self.subscription.unread().await;
     }
 
     /// Whether a log has events after `applied`. Their order is unknown until both logs have
@@ -57,6 +63,8 @@ impl Overlay {
         events: &mut Vec<Arc<Event>>,
     ) -> Result<(), Lost> {
         let (mut mine, mut systems) = (Vec::new(), Vec::new());
+        // Before the log is read, so that no later event is skipped.
+        self.subscription.skip_unread();
         self.own.read_until(own, applied, &mut mine)?;
         let system = &mut self.cursor;
         self.system.read_until(system, applied, &mut systems)?;
