@@ -105,6 +105,7 @@ pub async fn watch(
         begun.position,
         begun.published,
         begun.revision,
+        !selection.is_everything(),
     );
     let sources = Sources::new(&permission, &events);
     let control = Control::new(&permission, sources, Instant::now() + timeout);

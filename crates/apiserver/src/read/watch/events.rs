@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use insula_cache::{Collection, Cursor, Event, Lost};
-use insula_core::{Revision, Spaces};
+use insula_core::Revision;
 
 use super::replay::Replay;
 use super::too_old;
@@ -22,6 +22,8 @@ pub(super) struct Events {
     pub published: Option<Overlay>,
     /// The revision of the last event that was read.
     pub seen: Revision,
+    /// Whether the objects before changes are needed: by a selector.
+    needs_before: bool,
     /// The most events that are read next.
     batch: usize,
 }
@@ -51,6 +53,7 @@ impl Events {
         position: Position,
         published: Option<Overlay>,
         seen: Revision,
+        needs_before: bool,
     ) -> Self {
         Self {
             registry: Arc::clone(registry),
@@ -58,6 +61,7 @@ impl Events {
             position,
             published,
             seen,
+            needs_before,
             batch: FIRST_BATCH,
         }
     }
@@ -98,16 +102,16 @@ impl Events {
                         None => self.collection.read_on(cursor, self.batch, events),
                     };
                     match read {
-                        Err(Lost::Passed(_)) if *granted.spaces() == Spaces::All => {
+                        Err(Lost::Passed(_)) if self.published.is_none() => {
                             self.position = Position::History(self.seen);
                         }
                         read => return read.map_err(|lost| too_old(lost, self.seen)),
                     }
                 }
                 Position::History(after) => {
-                    let kind = &granted.path().kind;
-                    let replay = Replay::begin(&self.registry, kind, *after).await?;
-                    self.position = Position::Replay(replay);
+                    let (log, before) = (&self.collection, self.needs_before);
+                    let replay = Replay::begin(&self.registry, granted, log, *after, before);
+                    self.position = Position::Replay(replay.await?);
                 }
                 Position::Replay(replay) => {
                     let (registry, log) = (&self.registry, &self.collection);
