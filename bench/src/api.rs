@@ -18,6 +18,7 @@ mod metal3;
 mod neighbours;
 mod object_states;
 mod objects;
+mod pages;
 mod published;
 mod report;
 mod server;
@@ -81,6 +82,7 @@ pub enum Part {
     Start,
     Writes,
     Lists,
+    Pages,
     Watches,
     Tenants,
     Access,
@@ -103,6 +105,7 @@ pub struct Sizes {
     operations: usize,
     objects: usize,
     lists: usize,
+    pages: pages::Size,
     watches: [Watch; 2],
     tenants: tenants::Size,
     access: access::Size,
@@ -133,6 +136,12 @@ impl Sizes {
         operations: 20_000,
         objects: 5_000,
         lists: 160,
+        pages: pages::Size {
+            objects: [5_000, 100_000, 1_000_000],
+            pages: 200,
+            converging: 55_000,
+            writes: 1_000,
+        },
         watches: [
             Watch {
                 name: "some watchers",
@@ -200,6 +209,12 @@ impl Sizes {
         operations: 200,
         objects: 50,
         lists: 8,
+        pages: pages::Size {
+            objects: [600, 1_100, 2_100],
+            pages: 3,
+            converging: 1_100,
+            writes: 100,
+        },
         watches: [
             Watch {
                 name: "some watchers",
@@ -278,6 +293,7 @@ impl Sizes {
             Part::Start | Part::Published | Part::Floor => true,
             Part::Writes => is_long,
             Part::Lists => is_long && self.objects >= full.objects && self.lists >= full.lists,
+            Part::Pages => self.pages.objects == full.pages.objects,
             Part::Watches => {
                 let watchers = |sizes: &Self| sizes.watches.map(|watch| watch.watchers);
                 watchers(self) == watchers(&full)
@@ -386,6 +402,10 @@ async fn of_server(args: &Args, program: &Program, sizes: Sizes) -> Result<Figur
     // The floor has no operators.
     if program.path == std::env::current_exe()? {
         return Ok(figures);
+    }
+    if args.wants(Part::Pages) {
+        let measured = pages::measure(program, sizes.pages).await;
+        figures = figures.and(measured.context("of pages")?);
     }
     if args.wants(Part::Brokers) {
         let measured = brokers::measure(program, sizes.brokers).await;

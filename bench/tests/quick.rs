@@ -57,7 +57,7 @@ const API_TABLES: &[(&str, usize)] = &[
     ("Objects of a kind", 3),
     ("The same object", 2),
     ("Discovery", 1),
-    ("Targets", 42),
+    ("Targets", 47),
 ];
 
 #[test]
@@ -86,7 +86,7 @@ fn api_benchmark_fills_all_tables() {
     }
 }
 
-/// The floor has no operators, so their rows have no figures.
+/// The floor has neither operators nor tenants with many objects, so their rows have no figures.
 fn is_of_operators(row: &[String]) -> bool {
     let words = [
         "tenants of brokers",
@@ -97,6 +97,9 @@ fn is_of_operators(row: &[String]) -> bool {
         "another vCenter hangs",
         "bare-metal",
         "Azure",
+        "of a million objects",
+        "beside 1,000 writes",
+        "that a watch continues",
     ];
     words.iter().any(|words| row[0].contains(words))
 }

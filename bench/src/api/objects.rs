@@ -75,6 +75,18 @@ pub fn stored(n: usize) -> String {
     )
 }
 
+/// Returns an object of a tenant as the store holds it, without a value: a million take room.
+pub fn small(n: usize, tenant: &str) -> Bytes {
+    let name = name(n);
+    Bytes::from(format!(
+        "{{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\",\"metadata\":{{\"name\":\"{name}\",\
+         \"namespace\":\"default\",\"tenant\":\"{tenant}\",\"selfLink\":\"/api/v1/tenants/{tenant}/\
+         namespaces/default/configmaps/{name}\",\"uid\":\"6b1f1c0e-5d0c-4f6e-9d0a-{n:012}\",\
+         \"creationTimestamp\":\"2026-01-01T00:00:00Z\",\"labels\":{{\"bench\":\"other\"}}}},\
+         \"data\":{{\"stamp\":\"-\"}}}}"
+    ))
+}
+
 /// Returns incompressible text, different for each seed.
 fn value(seed: u64) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";

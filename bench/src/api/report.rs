@@ -1,8 +1,8 @@
 //! The tables, from the figures of the server and of the floor.
 
 use super::{
-    Sizes, customs, definition, deletion, leases, lists, published, server::Program, tenants,
-    writes,
+    Sizes, customs, definition, deletion, leases, lists, pages, published, server::Program,
+    tenants, writes,
 };
 use crate::figures::Figures;
 use crate::report::{Unit, grouped, table, text};
@@ -55,6 +55,7 @@ impl Results {
         );
         self.operations(&lists, &lists::OPERATIONS);
         self.memory(sizes);
+        self.pages(sizes);
         self.watches(sizes);
         self.tenants();
         self.inside(sizes);
@@ -143,6 +144,55 @@ impl Results {
             ],
             rows.collect(),
         );
+    }
+
+    /// Prints the pages of many objects, and the lists that watches continue.
+    fn pages(&self, sizes: &Sizes) {
+        const CELLS: [Cell; 4] = [
+            ("cpu", Unit::Time),
+            ("p50", Unit::Time),
+            ("p99", Unit::Time),
+            ("max", Unit::Time),
+        ];
+        const WHAT: [&str; 5] = [
+            "in one space",
+            "over all spaces",
+            "in one space, beside writes",
+            "over all spaces, beside writes",
+            "all, by a label that none has",
+        ];
+        let reads = pages::READS.into_iter().chain(["selected none"]);
+        let reads: Vec<_> = reads.zip(WHAT).collect();
+        let rows = pages::STEPS.into_iter().flat_map(|step| {
+            let objects = self.insula.get(&format!("{step} objects"));
+            reads.iter().filter_map(move |(read, what)| {
+                let objects = Unit::Count.format(objects?);
+                let figures = format!("{step} {read}");
+                Some(row(&[&objects, what], &self.insula, &figures, &CELLS))
+            })
+        });
+        let title = format!(
+            "Pages of 500, one client; beside writes: {} of other clients in a second",
+            grouped(sizes.pages.writes)
+        );
+        let columns = ["objects", "what", "CPU of the server", "p50", "p99", "max"];
+        print(&title, &columns, rows.collect());
+        let Some(converged) = self.insula.get("pages converged") else {
+            return;
+        };
+        let cells: [Cell; 3] = [
+            ("converging writes", Unit::Count),
+            ("converging p50", Unit::Time),
+            ("converging max", Unit::Time),
+        ];
+        let converged = Unit::Count.format(converged);
+        let title = format!(
+            "Lists of {} objects in pages of 500, continued by a watch, 3 tries",
+            grouped(sizes.pages.converging)
+        );
+        let rows = vec![row(&[&converged], &self.insula, "pages", &cells)];
+        let columns = ["converged", "writes each second", "p50", "max"];
+        print(&title, &columns, rows);
     }
 
     /// Prints the spread of the rounds.

@@ -143,6 +143,17 @@ impl Server {
         self.process.stop()
     }
 
+    /// Restarts it after a change to its data folder.
+    pub async fn restart_after(
+        mut self,
+        program: &Program,
+        change: impl AsyncFnOnce(&Path) -> Result<()>,
+    ) -> Result<Self> {
+        self.process.stop()?;
+        change(&self.folder.path().join("data")).await?;
+        program.start_on(self.folder, self.etcd)
+    }
+
     /// Restarts it with the same data.
     pub fn restart(mut self, program: &Program) -> Result<Self> {
         self.process.stop()?;

@@ -49,6 +49,30 @@ const TARGETS: &[Target] = &[
     )
     .of(Part::Lists),
     Target::time("page of 500", "page cpu", MILLI, 18.0 * MILLI).of(Part::Lists),
+    Target::page(
+        "page of 500 of a million objects in one space, p50",
+        "pages many one p50",
+    ),
+    Target::page(
+        "page of 500 of a million objects over all spaces, p50",
+        "pages many all p50",
+    ),
+    Target::page(
+        "the same in one space beside 1,000 writes a second, p50",
+        "pages many busy one p50",
+    ),
+    Target::page(
+        "the same over all spaces beside 1,000 writes a second, p50",
+        "pages many busy all p50",
+    ),
+    Target {
+        what: "lists of 55,000 objects in pages that a watch continues, of 3",
+        figure: "pages converged",
+        part: Part::Pages,
+        bound: Bound::AtLeast(3.0),
+        unit: Unit::Count,
+        other: Some(3.0),
+    },
     Target::memory(
         "memory after 20,000 writes and 160 lists of 5,000",
         "memory after",
@@ -301,6 +325,15 @@ impl Target {
             part: Part::Customs,
             other: None,
             ..Self::time(what, figure, bound, 0.0)
+        }
+    }
+
+    /// A target of pages of large collections.
+    const fn page(what: &'static str, figure: &'static str) -> Self {
+        Self {
+            part: Part::Pages,
+            other: None,
+            ..Self::time(what, figure, 2.0 * MILLI, 0.0)
         }
     }
 

@@ -19,10 +19,6 @@ use crate::registry::Registry;
 use crate::request::query::{self, Query};
 use crate::status::{Result, StatusError};
 
-/// How often a snapshot of all spaces is tried before the store is read instead, which has all of
-/// them at one revision.
-const SNAPSHOT_ATTEMPTS: usize = 4;
-
 /// How long a read waits for a revision that was not applied yet.
 const REVISION_TIMEOUT: Duration = Duration::from_secs(3);
 

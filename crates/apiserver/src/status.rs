@@ -18,7 +18,7 @@ pub struct StatusError {
     message: String,
     /// Boxed, so that results without an error stay small.
     details: Option<Box<Value>>,
-    proceed: Option<String>,
+    pub(crate) proceed: Option<String>,
     /// Seconds after which the client may retry.
     pub retry_after: Option<u32>,
     /// A text that is sent instead of a `Status`.

@@ -34,6 +34,7 @@ mod negotiation;
 mod oidc;
 mod oidc_server;
 mod openapi;
+mod pages_at_size;
 mod paging;
 mod patch;
 mod paths;

@@ -1,5 +1,7 @@
 //! Paged lists.
 
+use std::time::Duration;
+
 use insula_store::Revision;
 use insula_testkit::server::{Client, Engine, Setup, TestServer};
 use serde_json::{Value, json};
@@ -202,6 +204,17 @@ async fn invalid_continue_tokens_are_refused() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Begins more lists than the server keeps the snapshots of.
+pub async fn drop_kept_lists(client: &Client) -> anyhow::Result<()> {
+    let object = json!({"metadata": {"name": "zzz"}});
+    for _ in 0..10 {
+        client.post(MAPS, &object).await?;
+        page(client, "limit=1").await?;
+        client.delete(&format!("{MAPS}/zzz")).await?;
+    }
+    Ok(())
+}
+
 async fn check_expired_token(engine: Engine) -> anyhow::Result<()> {
     let Some((server, client)) = server_with_maps(engine, 6).await? else {
         // The test kit has printed that the engine is skipped.
@@ -211,6 +224,7 @@ async fn check_expired_token(engine: Engine) -> anyhow::Result<()> {
     let next = token(&first).unwrap_or_default();
     create_map(&client, "m02x").await?;
     client.delete(&format!("{MAPS}/m03")).await?;
+    drop_kept_lists(&client).await?;
     let store = server.registry().store();
     let now: Revision = store.revision().await?;
     store.compact(now).await?;
@@ -253,4 +267,29 @@ async fn expired_tokens_come_with_an_inconsistent_continuation_on_disk() -> anyh
 #[tokio::test]
 async fn expired_tokens_come_with_an_inconsistent_continuation_in_etcd() -> anyhow::Result<()> {
     check_expired_token(Engine::Etcd).await
+}
+
+#[tokio::test]
+async fn tokens_expire_on_a_server_without_writes() -> anyhow::Result<()> {
+    let (server, client) = server_with_maps(Engine::Memory, 5).await?.expect("memory");
+    let first = page(&client, "limit=2").await?;
+    let next = token(&first).unwrap_or_default();
+    let continued = format!("limit=2&continue={next}");
+    let second = page(&client, &continued).await?;
+    let last = token(&second).unwrap_or_default();
+    let clock = server.registry().continue_tokens();
+    clock.advance_clock(Duration::from_secs(310));
+    // The time counts from the first page of the list.
+    for token in [next, last] {
+        let query = format!("{MAPS}?limit=2&continue={token}");
+        assert_eq!(client.get(&query).await?.status, 410);
+    }
+    let gone = client.get(&format!("{MAPS}?{continued}")).await?.json();
+    let inconsistent = token(&gone).unwrap_or_default();
+    let list = page(&client, &format!("limit=2&continue={inconsistent}")).await?;
+    assert_eq!(names(&list), ["m02", "m03"]);
+    let next = token(&list).unwrap_or_default();
+    let list = page(&client, &format!("limit=2&continue={next}")).await?;
+    assert_eq!((names(&list), token(&list)), (vec!["m04".to_owned()], None));
+    Ok(())
 }

@@ -239,8 +239,23 @@ async fn watch_over_all_spaces_sees_the_objects_of_a_new_tenant() -> anyhow::Res
     creating.await?
 }
 
+/// Counts the events after a revision up to that of `last`, each newer than the one before.
+async fn count_until_last(watch: &mut Lines, mut after: u64) -> anyhow::Result<usize> {
+    for count in 0.. {
+        let event = watch.next().await?.unwrap_or_default();
+        anyhow::ensure!(event["type"] != "ERROR", "{event} after {count} events");
+        anyhow::ensure!(revision(&event["object"]) > after, "{event} after {after}");
+        after = revision(&event["object"]);
+        if event["object"]["metadata"]["name"] == "last" {
+            return Ok(count);
+        }
+    }
+    Ok(0)
+}
+
+/// Watches resume after more events, and more bytes, than the cache keeps.
 #[tokio::test]
-async fn revisions_older_than_the_event_log_are_expired() -> anyhow::Result<()> {
+async fn watch_resumes_from_the_history_of_the_store() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (client, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let quiet = other
@@ -268,49 +283,19 @@ async fn revisions_older_than_the_event_log_are_expired() -> anyhow::Result<()> 
         .await?;
     let seen = fast.next().await?.unwrap_or_default();
     assert_eq!(seen["object"]["metadata"]["name"], "last");
-    for path in [
-        format!("{MAPS}?watch=1&resourceVersion={first}"),
-        format!("{MAPS}?watch=1&resourceVersion=1"),
-    ] {
-        let mut old = client.watch(&path).await?;
-        assert_eq!(old.status, 200);
-        let mut event = old.next().await?.unwrap_or_default();
-        let message = event["object"]["message"].take();
-        let begin = format!(
-            "too old resource version: {} (",
-            if path.ends_with("=1") { 1 } else { first }
-        );
-        let message = message.as_str().unwrap_or_default();
-        assert!(message.starts_with(&begin), "{message}");
-        let wanted = json!({
-            "type": "ERROR",
-            "object": {
-                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-                "message": null, "reason": "Expired", "code": 410,
-            },
-        });
-        assert_eq!(event, wanted);
-        assert_eq!(old.next().await?, None);
-    }
-    // The slow watcher gets the buffered events in order, and then the same error.
-    let (mut last, mut events) = (0, 0);
-    let error = loop {
-        let event = slow.next().await?.unwrap_or_default();
-        if event["type"] == "ERROR" {
-            break event;
-        }
-        assert!(revision(&event["object"]) > last);
-        last = revision(&event["object"]);
-        events += 1;
-    };
-    assert_eq!(error["object"]["code"], 410);
-    let message = error["object"]["message"].as_str().unwrap_or_default();
-    assert!(
-        message.starts_with(&format!("too old resource version: {last} (")),
-        "{message}"
-    );
-    assert!(events < 1_000, "{events} events were kept for it");
-    assert_eq!(slow.next().await?, None);
+    assert_eq!(count_until_last(&mut slow, 0).await?, 1_101);
+    let resumed = format!("{MAPS}?watch=1&resourceVersion={first}");
+    let mut watch = client.watch(&resumed).await?;
+    assert_eq!(count_until_last(&mut watch, first).await?, 1_100);
+    let selected = format!("{resumed}&fieldSelector=metadata.name%3Dlast");
+    let mut watch = client.watch(&selected).await?;
+    assert_eq!(count_until_last(&mut watch, first).await?, 0);
+    // A former tenant may have had this revision, and a compacted one is gone.
+    let store = server.registry().store();
+    let before_birth = format!("{MAPS}?watch=1&resourceVersion=1");
+    assert_expired(&client, &before_birth, 1).await?;
+    store.compact(store.revision().await?).await?;
+    assert_expired(&client, &resumed, first).await?;
     // The log of a quiet tenant is unaffected.
     let from = revision(&quiet.json()) - 1;
     let mut neighbour = other
@@ -321,5 +306,25 @@ async fn revisions_older_than_the_event_log_are_expired() -> anyhow::Result<()> 
         (&event["type"], &event["object"]),
         (&json!("ADDED"), &quiet.json())
     );
+    Ok(())
+}
+
+async fn assert_expired(client: &Client, path: &str, asked: u64) -> anyhow::Result<()> {
+    let mut old = client.watch(path).await?;
+    assert_eq!(old.status, 200);
+    let mut event = old.next().await?.unwrap_or_default();
+    let message = event["object"]["message"].take();
+    let message = message.as_str().unwrap_or_default();
+    let begin = format!("too old resource version: {asked} (");
+    assert!(message.starts_with(&begin), "{message}");
+    let wanted = json!({
+        "type": "ERROR",
+        "object": {
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": null, "reason": "Expired", "code": 410,
+        },
+    });
+    assert_eq!(event, wanted);
+    assert_eq!(old.next().await?, None);
     Ok(())
 }

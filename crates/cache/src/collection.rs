@@ -3,13 +3,14 @@
 mod subscribers;
 mod subscription;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::ops::Bound;
-use std::sync::{Arc, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::collections::VecDeque;
+use std::sync::{
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 use std::time::Instant;
 
 use bytes::Bytes;
-use insula_core::Revision;
+use insula_core::{Revision, Space};
 use tokio::sync::Notify;
 
 pub use subscribers::Interest;
@@ -17,6 +18,8 @@ pub(crate) use subscribers::Subscriber;
 pub use subscription::Subscription;
 
 use crate::entry::Stored;
+use crate::objects::Objects;
+use crate::snapshots::{Budget, CHANGE_BYTES, Snapshots};
 use subscribers::Subscribers;
 
 /// The objects of one kind in one space.
@@ -26,16 +29,21 @@ use subscribers::Subscribers;
 #[derive(Debug)]
 pub struct Collection {
     state: RwLock<State>,
+    /// The snapshots that lists read on from. Locked while the state is locked, never before.
+    snapshots: Mutex<Option<Box<Snapshots<Objects>>>>,
     changed: Notify,
     closed: Notify,
 }
 
 #[derive(Debug)]
 struct State {
-    objects: BTreeMap<Arc<str>, Arc<Stored>>,
+    objects: Objects,
     log: VecDeque<Arc<Event>>,
     /// The number of the first event in the log; events are counted from zero.
     first: u64,
+    /// Events up to this revision are not the collection's: it belonged to a former tenant, or
+    /// had another definition.
+    origin: Revision,
     /// Every event after this revision is in the log.
     floor: Revision,
     /// The revision of the last event.
@@ -107,6 +115,15 @@ pub(super) struct Recorded {
     pub marked: Vec<Arc<Subscriber>>,
 }
 
+/// The objects of a collection at one revision, not copied.
+#[derive(Clone, Debug)]
+pub struct Contents {
+    /// The objects.
+    pub objects: Objects,
+    /// The revision of the last change.
+    pub last: Revision,
+}
+
 /// The objects at one position of the log.
 #[derive(Debug)]
 pub struct Snapshot {
@@ -128,10 +145,16 @@ const MAX_WEIGHT: usize = 4 << 20;
 impl Collection {
     /// An empty collection, with no events known up to `floor`.
     pub fn new(floor: Revision) -> Self {
+        Self::since(Revision::ZERO, floor)
+    }
+
+    /// An empty collection that exists since `origin`, with no events known up to `floor`.
+    pub(super) fn since(origin: Revision, floor: Revision) -> Self {
         let state = State {
-            objects: BTreeMap::new(),
+            objects: Objects::default(),
             log: VecDeque::new(),
             first: 0,
+            origin,
             floor,
             last: floor,
             weight: 0,
@@ -140,6 +163,7 @@ impl Collection {
         };
         Self {
             state: RwLock::new(state),
+            snapshots: Mutex::default(),
             changed: Notify::new(),
             closed: Notify::new(),
         }
@@ -153,46 +177,61 @@ impl Collection {
     /// Returns the objects with keys that begin with `prefix` and follow `after`.
     pub fn snapshot(&self, prefix: &str, after: Option<&str>) -> Snapshot {
         let state = self.read();
-        let objects = state.range(prefix, after).cloned().collect();
+        let (objects, cursor, last) = (state.objects.clone(), state.end(), state.last);
+        // Writers do not wait while the objects are collected.
+        drop(state);
         Snapshot {
-            objects,
-            cursor: state.end(),
+            objects: objects.range(prefix, after).cloned().collect(),
+            cursor,
+            last,
+        }
+    }
+
+    /// Returns all objects.
+    pub fn contents(&self) -> Contents {
+        let state = self.read();
+        Contents {
+            objects: state.objects.clone(),
             last: state.last,
         }
     }
 
-    /// Returns at most `limit` of them, and how many are left.
-    pub fn page(&self, prefix: &str, after: Option<&str>, limit: usize) -> (Snapshot, usize) {
+    /// Returns all objects as of `revision`: the current ones, or those of a kept snapshot.
+    /// Returns `None` if neither is of that revision.
+    pub fn contents_at(&self, revision: Revision) -> Option<Contents> {
         let state = self.read();
-        let mut rest = state.range(prefix, after);
-        let objects = rest.by_ref().take(limit).cloned().collect();
-        let left = rest.count();
-        (
-            Snapshot {
-                objects,
-                cursor: state.end(),
-                last: state.last,
-            },
-            left,
-        )
+        let objects = match state.last > revision {
+            true => self.snapshots().as_mut()?.at(revision)?,
+            false => state.objects.clone(),
+        };
+        let last = state.last.min(revision);
+        Some(Contents { objects, last })
+    }
+
+    /// Keeps the objects for the next page of a list, if the log still has the changes since.
+    pub(super) fn keep(&self, contents: &Contents, budget: &Arc<Budget>, space: &Space) {
+        let state = self.read();
+        let from = contents.last;
+        let Ok(until) = state.next_after(from) else {
+            return;
+        };
+        let mut snapshots = self.snapshots();
+        let snapshots = snapshots.get_or_insert_default();
+        snapshots.keep(from, until, &contents.objects, budget, space);
     }
 
     /// Returns the objects as of `revision`, in key order.
     pub fn at(&self, revision: Revision) -> Result<Vec<Arc<Stored>>, Lost> {
         let state = self.read();
-        let later = state.later(revision)?;
-        if later == state.log.len() {
-            return Ok(state.objects.values().cloned().collect());
-        }
         let mut objects = state.objects.clone();
-        for event in state.log.range(later..).rev() {
-            let key = &event.object.key;
+        for event in state.log.range(state.later(revision)?..).rev() {
             match event.stored_before() {
-                Some(before) => objects.insert(Arc::clone(key), Arc::clone(before)),
-                None => objects.remove(key),
+                Some(before) => objects.insert(Arc::clone(before)),
+                None => objects.remove(&event.object.key),
             };
         }
-        Ok(objects.into_values().collect())
+        drop(state);
+        Ok(objects.range("", None).cloned().collect())
     }
 
     /// Returns the object at `key` as of `revision`.
@@ -208,14 +247,14 @@ impl Collection {
 
     /// Returns how many keys begin with `prefix`, counted up to `max`.
     pub fn count(&self, prefix: &str, max: usize) -> usize {
-        self.read().range(prefix, None).take(max).count()
+        self.read().objects.count(prefix, None).min(max)
     }
 
     /// Returns how many keys begin with `prefix`, counted up to `max`, and the bytes that the
     /// objects under them take.
     pub fn weigh(&self, prefix: &str, max: usize) -> (usize, usize) {
         let state = self.read();
-        let objects = state.range(prefix, None).take(max);
+        let objects = state.objects.range(prefix, None).take(max);
         objects.fold((0, 0), |(count, bytes), object| {
             (count + 1, bytes + object.stored_length())
         })
@@ -224,6 +263,11 @@ impl Collection {
     /// Returns the revision of the last change.
     pub fn last(&self) -> Revision {
         self.read().last
+    }
+
+    /// Returns the revision since which the collection exists.
+    pub fn origin(&self) -> Revision {
+        self.read().origin
     }
 
     /// Returns the position after `revision`.
@@ -235,7 +279,8 @@ impl Collection {
         Ok(Cursor(state.first + state.later(revision)? as u64))
     }
 
-    /// Appends the events since `cursor`, at most `limit`, and moves the cursor.
+    /// Appends the events since `cursor`, at most `limit` and the rest of a transaction, and moves
+    /// the cursor.
     pub fn read_on(
         &self,
         cursor: &mut Cursor,
@@ -245,7 +290,15 @@ impl Collection {
         let state = self.read();
         let skip = state.unread(*cursor)?;
         let before = events.len();
-        events.extend(state.log.iter().skip(skip).take(limit).cloned());
+        let mut unread = state.log.range(skip.min(state.log.len())..).peekable();
+        events.extend(unread.by_ref().take(limit).cloned());
+        // A watch that falls behind the log continues after a revision, so it must have read all
+        // events of that revision.
+        while let (Some(event), Some(last)) = (unread.peek(), events[before..].last())
+            && event.revision == last.revision
+        {
+            events.extend(unread.next().cloned());
+        }
         cursor.0 += (events.len() - before) as u64;
         Ok(())
     }
@@ -281,6 +334,11 @@ impl Collection {
         self.read().end()
     }
 
+    /// Returns the revision of the first event after `revision`, if there is one.
+    pub(super) fn next_after(&self, revision: Revision) -> Result<Option<Revision>, Lost> {
+        self.read().next_after(revision)
+    }
+
     /// Returns the end of the log, and the revision of the last change.
     pub(super) fn end(&self) -> (Cursor, Revision) {
         let state = self.read();
@@ -291,9 +349,7 @@ impl Collection {
     pub(super) fn load(&self, object: Stored) {
         let mut state = self.write();
         state.last = state.last.max(object.revision);
-        state
-            .objects
-            .insert(Arc::clone(&object.key), Arc::new(object));
+        state.objects.insert(Arc::new(object));
     }
 
     /// Applies the changes of a transaction, all under one lock.
@@ -304,6 +360,7 @@ impl Collection {
             began: state.log.is_empty(),
             marked: Vec::new(),
         };
+        let mut replaced_bytes = 0;
         for change in changes {
             let event = match change {
                 Put::Object(object) => Some(state.put(Arc::new(object), None)),
@@ -311,9 +368,13 @@ impl Collection {
                 Put::Gone(key) => state.remove(&key, revision),
             };
             if let Some(event) = event.map(Arc::new) {
+                replaced_bytes += event.replaced_bytes();
                 state.record(Arc::clone(&event));
                 recorded.events.push(event);
             }
+        }
+        if !recorded.events.is_empty() {
+            self.note_replaced(revision, replaced_bytes);
         }
         recorded.marked = state.take_marked();
         drop(state);
@@ -348,7 +409,20 @@ impl Collection {
         if oldest.is_none() {
             state.log.shrink_to_fit();
         }
+        let mut snapshots = self.snapshots();
+        if let Some(kept) = &mut *snapshots
+            && kept.drop_idle(Instant::now())
+        {
+            *snapshots = None;
+        }
         oldest
+    }
+
+    /// Notes that a transaction has replaced objects of so many bytes.
+    fn note_replaced(&self, revision: Revision, bytes: usize) {
+        if let Some(snapshots) = &mut *self.snapshots() {
+            snapshots.note_change(revision, bytes);
+        }
     }
 
     /// Ends all watches, because the space is gone.
@@ -368,30 +442,22 @@ impl Collection {
         }
     }
 
+    fn snapshots(&self) -> MutexGuard<'_, Option<Box<Snapshots<Objects>>>> {
+        self.snapshots
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, State> {
-        self.state
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, State> {
-        self.state
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    fn range(&self, prefix: &str, after: Option<&str>) -> impl Iterator<Item = &Arc<Stored>> {
-        let start = match after {
-            Some(after) if after >= prefix => Bound::Excluded(after),
-            _ => Bound::Included(prefix),
-        };
-        let range = self.objects.range::<str, _>((start, Bound::Unbounded));
-        let inside = range.take_while(move |(key, _)| key.starts_with(prefix));
-        inside.map(|(_, object)| object)
-    }
-
     fn end(&self) -> Cursor {
         Cursor(self.first + self.log.len() as u64)
     }
@@ -414,11 +480,14 @@ impl State {
         Ok(self.log.partition_point(|event| event.revision <= revision))
     }
 
+    /// Returns the revision of the first event after `revision`, if there is one.
+    fn next_after(&self, revision: Revision) -> Result<Option<Revision>, Lost> {
+        let next = self.log.get(self.later(revision)?);
+        Ok(next.map(|event| event.revision))
+    }
+
     fn put(&mut self, object: Arc<Stored>, built_in: Option<Arc<Stored>>) -> Event {
-        let before = self
-            .objects
-            .insert(Arc::clone(&object.key), Arc::clone(&object))
-            .or(built_in);
+        let before = self.objects.insert(Arc::clone(&object)).or(built_in);
         let change = if before.is_some() {
             Change::Modified
         } else {
@@ -490,6 +559,12 @@ impl Event {
 
     pub(super) fn stored_before(&self) -> Option<&Arc<Stored>> {
         self.before.as_ref().filter(|before| !before.built_in)
+    }
+
+    /// Returns the bytes that a snapshot from before the change keeps alive.
+    pub(super) fn replaced_bytes(&self) -> usize {
+        let before = self.stored_before();
+        before.map_or(0, |before| before.weight()) + CHANGE_BYTES
     }
 
     /// Returns the object that is stored after the change.

@@ -269,7 +269,7 @@ impl Feed {
         let cache = Arc::clone(&self.cache);
         let collections = cache.collections(collection_key);
         let mut events = Vec::new();
-        collections.bump_version();
+        let mut all_spaces = collections.all_spaces();
         for part in parts {
             let collection = cache.collection(collection_key, &part.space);
             let recorded = collection.apply(part.puts, revision);
@@ -288,13 +288,14 @@ impl Feed {
                     cache.note_definitions(&part.space, &recorded.events, revision);
                 }
             }
+            all_spaces.note_changes(&part.space, revision, &recorded.events);
             events.extend(recorded.events);
             self.deliver(recorded.marked);
             self.track_history(&collection, recorded.began);
         }
         let (began, marked) = collections.everywhere.record(events);
+        drop(all_spaces);
         self.deliver(marked);
-        collections.bump_version();
         self.track_history(&collections.everywhere, began);
     }
 
@@ -555,7 +556,11 @@ fn has_owners(collection_key: CollectionKey<'_>) -> bool {
 }
 
 /// Returns the built-in object that a stored one takes the place of.
-fn shadowed(cache: &Cache, found: &ObjectKey<'_>, object: &Stored) -> Option<Arc<Stored>> {
+pub(crate) fn shadowed(
+    cache: &Cache,
+    found: &ObjectKey<'_>,
+    object: &Stored,
+) -> Option<Arc<Stored>> {
     match found.collection {
         CollectionKey::BuiltIn(kind) => {
             let state = cache.space_state(&found.space)?;

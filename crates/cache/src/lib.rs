@@ -8,6 +8,7 @@
 //! objects is kept in slots that they fill ([`Derived`]), and what depends on the meaning of
 //! objects is asked of them ([`Hooks`]).
 
+mod all_spaces;
 mod applied;
 pub mod bootstrap_objects;
 mod collection;
@@ -19,15 +20,18 @@ mod entry;
 pub mod expiry;
 mod feed;
 mod hooks;
+mod objects;
 mod owner_graph;
 mod owner_refs;
 mod pool;
 mod quota_dirty;
 mod replay;
+mod snapshots;
 mod space_state;
 mod superseded;
 mod template;
 mod text;
+mod tree;
 mod usage;
 mod versions;
 
@@ -42,8 +46,9 @@ use insula_kinds::kinds;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+pub use all_spaces::{AllContents, AllObjects, SpaceObjects};
 pub use collection::{
-    Change, Collection, Cursor, Event, Interest, Lost, Snapshot, Subscription, frame,
+    Change, Collection, Contents, Cursor, Event, Interest, Lost, Snapshot, Subscription, frame,
 };
 pub use collection_key::{CollectionKey, Keyed, definitions};
 pub use definitions::{PUBLISHED, is_published};
@@ -51,6 +56,7 @@ pub use derived::Derived;
 pub use entry::{Stored, without_revision};
 pub use feed::{Feed, load};
 pub use hooks::Hooks;
+pub use objects::Objects;
 pub use owner_graph::{Hold, Node, OwnerGraph};
 pub use owner_refs::{OwnerRefs, Reference};
 pub use pool::Pool;
@@ -60,8 +66,10 @@ pub use space_state::SpaceState;
 pub use usage::Usage;
 pub use versions::{Shown, Versions};
 
+use all_spaces::AllSpaces;
 use applied::Applied;
 use bootstrap_objects::BootstrapObjects;
+use snapshots::Budget;
 
 /// All collections of all spaces.
 #[derive(Debug)]
@@ -91,6 +99,9 @@ pub struct Cache {
     progress_wanted: Notify,
     /// How many times a change has woken a watch.
     watches_woken: AtomicU64,
+    /// The memory that kept snapshots may take.
+    snapshot_budget: Arc<Budget>,
+    visited: AtomicU64,
 }
 
 /// The custom resources of a group, by plural.
@@ -102,21 +113,9 @@ struct KindCollections {
     spaces: RwLock<HashMap<Space, Arc<Collection>>>,
     /// The events of all spaces, for watches across spaces.
     everywhere: Arc<Collection>,
-    /// Incremented before and after a transaction is applied: odd in between.
-    version: AtomicU64,
-}
-
-/// The objects of a kind in every space, at one revision.
-#[derive(Debug)]
-pub struct AllSpacesSnapshot {
-    /// The objects in the order of spaces and keys.
-    pub objects: Vec<(Space, Arc<Stored>)>,
-    /// The events of every space, as in [`Cache::log_of_all`].
-    pub log: Arc<Collection>,
-    /// The position of the snapshot in that log.
-    pub cursor: Cursor,
-    /// The revision of the last change.
-    pub last: Revision,
+    /// The objects of all spaces. The feed holds this lock while it applies a transaction, so
+    /// that readers see a transaction whole.
+    all_spaces: Mutex<AllSpaces>,
 }
 
 /// When progress is requested from the store while a reader waits, in case the store's revision
@@ -143,6 +142,8 @@ impl Cache {
             applied: Applied::new(at),
             progress_wanted: Notify::new(),
             watches_woken: AtomicU64::new(0),
+            snapshot_budget: Arc::default(),
+            visited: AtomicU64::new(0),
         }
     }
 
@@ -162,9 +163,10 @@ impl Cache {
             .spaces
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        let floor = self.first_of(space).max(self.floor_of(key));
+        let origin = self.birth(space).max(self.floor_of(key));
+        let floor = origin.max(self.start);
         let entry = spaces.entry(space.clone());
-        Arc::clone(entry.or_insert_with(|| Arc::new(Collection::new(floor))))
+        Arc::clone(entry.or_insert_with(|| Arc::new(Collection::since(origin, floor))))
     }
 
     /// Returns the collections of a kind, sorted by space.
@@ -175,29 +177,6 @@ impl Cache {
             .unwrap_or_default()
     }
 
-    /// Returns the objects of a kind in every space with keys that begin with `prefix`; `None`
-    /// if a transaction was applied meanwhile.
-    pub fn snapshot_all_spaces(&self, kind: impl Keyed, prefix: &str) -> Option<AllSpacesSnapshot> {
-        let collections = self.collections(kind.collection_key());
-        let version = collections.version.load(Ordering::Acquire);
-        let (cursor, last) = collections.everywhere.end();
-        let mut objects = Vec::new();
-        for (space, collection) in collections.all() {
-            let found = collection.snapshot(prefix, None).objects.into_iter();
-            objects.extend(found.map(|object| (space.clone(), object)));
-        }
-        // A reader that saw part of a transaction in a collection also sees the new version: it
-        // took the collection's lock in between.
-        let untouched =
-            version.is_multiple_of(2) && collections.version.load(Ordering::Acquire) == version;
-        untouched.then_some(AllSpacesSnapshot {
-            objects,
-            log: Arc::clone(&collections.everywhere),
-            cursor,
-            last,
-        })
-    }
-
     /// Returns the revision of the last change to an object of a kind in any space.
     pub fn last_of_all(&self, kind: impl Keyed) -> Revision {
         self.collections(kind.collection_key()).everywhere.last()
@@ -206,6 +185,21 @@ impl Cache {
     /// Returns the log of a kind over all spaces, without objects.
     pub fn log_of_all(&self, kind: impl Keyed) -> Arc<Collection> {
         Arc::clone(&self.collections(kind.collection_key()).everywhere)
+    }
+
+    /// Keeps the objects of a collection for the next page of a list.
+    pub fn keep(&self, collection: &Collection, space: &Space, contents: &Contents) {
+        collection.keep(contents, &self.snapshot_budget, space);
+    }
+
+    /// Counts objects that a list has looked at.
+    pub fn note_visited(&self, objects: usize) {
+        self.visited.fetch_add(objects as u64, Ordering::Relaxed);
+    }
+
+    /// Returns the number of objects that lists have looked at.
+    pub fn visited(&self) -> u64 {
+        self.visited.load(Ordering::Relaxed)
     }
 
     /// Owners and dependents, in every space.
@@ -388,6 +382,7 @@ impl Cache {
 
     /// Drops derived values that were not read since the last call but one.
     fn evict_idle(&self) {
+        self.drop_idle_snapshots();
         let mut with_derived = self
             .with_derived
             .lock()
@@ -451,7 +446,7 @@ impl KindCollections {
         Arc::new(Self {
             spaces: RwLock::default(),
             everywhere: Arc::new(Collection::new(floor)),
-            version: AtomicU64::new(0),
+            all_spaces: Mutex::default(),
         })
     }
 
@@ -462,6 +457,8 @@ impl KindCollections {
 
     /// Drops the collection of a space. Returns whether no other is left.
     fn clear(&self, space: &Space) -> bool {
+        let mut all_spaces = self.all_spaces();
+        all_spaces.note_stale(space);
         let mut spaces = self.spaces.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(collection) = spaces.remove(space) {
             collection.close();
@@ -480,10 +477,5 @@ impl KindCollections {
         drop(spaces);
         all.sort_by(|(one, _), (other, _)| one.cmp(other));
         all
-    }
-
-    /// Marks the beginning or the end of a transaction.
-    fn bump_version(&self) {
-        self.version.fetch_add(1, Ordering::AcqRel);
     }
 }

@@ -7,33 +7,44 @@ use insula_core::{Revision, Space};
 use insula_store::{Changed, Entry};
 
 use crate::collection::{Change, Event};
-use crate::feed::ObjectKey;
+use crate::feed::{ObjectKey, shadowed};
 use crate::{Cache, CollectionKey};
 
 impl Cache {
-    /// Returns the event of a change that the store delivers. `before` is the entry that the
-    /// change replaced or deleted. Returns `None` for a key that is not an object's, and for a
-    /// deletion without an entry.
+    /// Returns the event of a change that the store delivers, and its space. `before` is the
+    /// entry that the change replaced or deleted, if it was read. Returns `None` for a key that is
+    /// not an object's, and for a deletion without an entry.
     pub fn replay(
         &self,
         revision: Revision,
         change: &Changed,
         before: Option<&Entry>,
-    ) -> Option<Event> {
+    ) -> Option<(Space, Event)> {
         let found = self.parse(change.key())?;
-        let stored = |entry: &Entry| Arc::new(self.stored(&found.corrected(&entry.value), entry));
-        let before = before.map(&stored);
+        let stored = |entry: &Entry| {
+            let found = found.corrected(&entry.value);
+            let object = Arc::new(self.stored(&found, entry));
+            (found, object)
+        };
         Some(match change {
             Changed::Put(entry) => {
-                let change = match before {
-                    Some(_) => Change::Modified,
-                    None => Change::Added,
+                let (found, object) = stored(entry);
+                let is_new = entry.created == entry.modified;
+                let before = match is_new {
+                    true => shadowed(self, &found, &object),
+                    false => before.map(|before| stored(before).1),
                 };
-                Event::new(revision, change, stored(entry), before)
+                let change = match is_new && before.is_none() {
+                    true => Change::Added,
+                    false => Change::Modified,
+                };
+                (found.space, Event::new(revision, change, object, before))
             }
             Changed::Deleted(_) => {
-                let object = Arc::new(before.as_ref()?.deleted(revision));
-                Event::new(revision, Change::Deleted, object, before)
+                let (found, before) = stored(before?);
+                let object = Arc::new(before.deleted(revision));
+                let event = Event::new(revision, Change::Deleted, object, Some(before));
+                (found.space, event)
             }
         })
     }

@@ -1,5 +1,6 @@
 //! Virtual clusters and their names.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
@@ -14,8 +15,9 @@ pub enum Space {
 
 /// The name of a tenant: a DNS-1123 label that is not reserved.
 ///
-/// It is a segment of keys and URLs, so no other text may ever become one.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// It is a segment of keys and URLs, so no other text may ever become one. Names are ordered as
+/// the keys of their objects in the store: `a-b` is before `a`, because `a-b/` is before `a/`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TenantName(Arc<str>);
 
 /// The spaces that a request is about.
@@ -78,6 +80,19 @@ impl TenantName {
     }
 }
 
+impl Ord for TenantName {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let (own, others) = (self.0.bytes(), other.0.bytes());
+        own.chain([b'/']).cmp(others.chain([b'/']))
+    }
+}
+
+impl PartialOrd for TenantName {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
 impl fmt::Display for TenantName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -110,6 +125,19 @@ fn is_label(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spaces_are_ordered_as_their_keys() {
+        let names = ["a", "a-b", "a0", "ab", "b", "0"];
+        let mut spaces: Vec<_> = names
+            .iter()
+            .map(|name| Space::parse(name).unwrap())
+            .collect();
+        spaces.push(Space::System);
+        spaces.sort();
+        let sorted: Vec<_> = spaces.iter().map(ToString::to_string).collect();
+        assert_eq!(sorted, ["system", "0", "a-b", "a", "a0", "ab", "b"]);
+    }
 
     #[test]
     fn only_unreserved_labels_are_tenant_names() {

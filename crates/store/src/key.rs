@@ -54,6 +54,15 @@ impl KeyRange {
         }
     }
 
+    /// The part of this range from `key` on.
+    #[must_use]
+    pub fn from(&self, key: impl Into<Key>) -> Self {
+        Self {
+            start: key.into().max(self.start.clone()),
+            end: self.end.clone(),
+        }
+    }
+
     /// The first key of the range.
     pub const fn start(&self) -> &Key {
         &self.start

@@ -1,23 +1,25 @@
 //! Lists at a revision that the cache no longer has, from the store.
 
+use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use insula_core::{Layout, ResourceName, Revision, Space, Spaces};
+use insula_core::{Layout, Place, ResourceName, Revision, Space, Spaces};
 use insula_kinds::Kind;
 use insula_store::{At, Entry, Error, Key, KeyRange};
 
-use super::list::{
-    Order, Page, PageRequest, Positioned, Remaining, choose, merge_built_in, positioned,
-};
+use super::list::{Order, Page, PageRequest, Positioned, Remaining, choose_of, merge_built_in};
 use crate::registry::Registry;
 use crate::registry::built_in;
 use crate::registry::publish::{self, Sharing};
 use crate::registry::resource::Resource;
 use insula_cache::{Stored, expiry, tenant_of};
 
-/// The entries that are read at once.
-const PAGE: NonZeroUsize = NonZeroUsize::new(1_000).expect("not zero");
+/// The most entries that are read at once.
+const MAX_BATCH: usize = 1_000;
+
+/// The entries that are read first after others were jumped over.
+const SEARCH_BATCH: usize = 8;
 
 /// Returns the requested page at a revision, from the store.
 pub(super) async fn read(
@@ -25,91 +27,113 @@ pub(super) async fn read(
     request: PageRequest<'_>,
     revision: Revision,
 ) -> Result<Page, Error> {
-    match request.list.spaces {
-        Spaces::One(space) => in_one(registry, request, space, revision).await,
-        Spaces::All => everywhere(registry, request, revision).await,
-    }
-}
-
-/// Reads a page of one space. The store's order is the list's, so no more is read than needed.
-async fn in_one(
-    registry: &Registry,
-    request: PageRequest<'_>,
-    space: &Space,
-    revision: Revision,
-) -> Result<Page, Error> {
+    let Spaces::One(space) = request.list.spaces else {
+        return everywhere(registry, request, revision).await;
+    };
     if publish::concerns(&request.list.kind.storage(), space) {
         // In the store the system's definitions lie between the keys of all tenants, so they are
         // read from the cache's log.
         return Err(compacted(registry));
     }
-    let mut entries = Entries::of(registry, request, revision);
+    let mut entries = Entries::of(registry, request, Wanted::One(space), revision);
     if built_in::are_some(&request.list.kind.storage()) {
         let mut stored = Vec::new();
-        while let Some(page) = entries.next().await? {
+        while let Some(page) = entries.next(MAX_BATCH).await? {
             stored.extend(page.into_iter().map(|one| one.object));
         }
         let all = merge_built_in(registry, request, space, stored);
-        return Ok(choose(request, positioned(request, all), revision));
+        return Ok(choose_of(registry, request, all, revision));
     }
     if let Some(after) = request.after {
-        let layout = registry.layout();
-        let mut key = layout.collection(entries.resource(), space, None);
-        key.push_str(&after.key);
-        entries.skip_to(&key.into());
+        entries.skip_to(space, after);
     }
-    let everything = request.selection.is_everything();
-    let (mut objects, mut more) = (Vec::new(), 0);
-    'pages: while let Some(page) = entries.next().await? {
-        for one in page {
-            if !everything && !request.selection.chooses(request.view, &one.object) {
-                continue;
-            }
-            if request.limit == 0 || objects.len() < request.limit {
-                objects.push(one);
-                continue;
-            }
-            more += 1;
-            if !everything || request.left.is_some() {
-                break 'pages;
-            }
-        }
-    }
-    let left = match request.left {
-        _ if more == 0 => Remaining::Nothing,
-        _ if !everything => Remaining::Uncounted,
-        // The state is the one that was counted when the list began.
-        Some(left) => Remaining::Known(left.saturating_sub(objects.len()).max(1)),
-        None => Remaining::Known(more),
-    };
-    Ok(Page {
-        objects,
-        left,
-        revision,
-    })
+    let mut found = Found::default();
+    found.add(request, &mut entries).await?;
+    Ok(found.into_page(request, revision))
 }
 
-/// Reads a page over all spaces. The store's order is not the list's: the keys of the system's
-/// space lie between those of tenants.
+/// Reads a page over all spaces: first the system's objects, then those of tenants. In the store
+/// they lie between each other, and are in order among themselves.
 async fn everywhere(
     registry: &Registry,
     request: PageRequest<'_>,
     revision: Revision,
 ) -> Result<Page, Error> {
-    let mut entries = Entries::of(registry, request, revision);
-    let mut objects = Vec::new();
-    while let Some(page) = entries.next().await? {
-        objects.extend(page);
+    let after = request.after;
+    let last = after.and_then(|after| after.space.as_ref());
+    let mut found = Found::default();
+    if last.is_none_or(Space::is_system) {
+        let mut entries = Entries::of(registry, request, Wanted::System, revision);
+        if let Some(after) = after {
+            entries.skip_to(&Space::System, after);
+        }
+        found.add(request, &mut entries).await?;
     }
-    if let Some(sharing) = Sharing::of(registry.cache(), request.list.kind, request.list.spaces) {
-        let space = |one: &Positioned| one.order.space.clone().unwrap_or(Space::System);
-        sharing.retain(&mut objects, revision, space);
+    if !found.more {
+        let mut entries = Entries::of(registry, request, Wanted::Tenants, revision);
+        if let (Some(space), Some(after)) = (last.filter(|last| !last.is_system()), after) {
+            entries.skip_to(space, after);
+        }
+        found.add(request, &mut entries).await?;
     }
-    objects.sort_by(|one, other| one.order.cmp(&other.order));
-    let rest = objects
-        .into_iter()
-        .skip_while(|one| request.after.is_some_and(|after| one.order <= *after));
-    Ok(choose(request, rest, revision))
+    Ok(found.into_page(request, revision))
+}
+
+/// The objects of a page, while it is read.
+#[derive(Default)]
+struct Found {
+    objects: Vec<Positioned>,
+    /// Whether another one follows.
+    more: bool,
+}
+
+impl Found {
+    /// Adds objects up to the limit. The order of entries is the list's, so no more is read than
+    /// needed.
+    async fn add(
+        &mut self,
+        request: PageRequest<'_>,
+        entries: &mut Entries<'_>,
+    ) -> Result<(), Error> {
+        let everything = request.selection.is_everything();
+        loop {
+            let most = match request.limit > 0 && everything {
+                // One more, to know whether it is the last page.
+                true => MAX_BATCH.min(request.limit + 1 - self.objects.len()),
+                false => MAX_BATCH,
+            };
+            let Some(page) = entries.next(most).await? else {
+                return Ok(());
+            };
+            for one in page {
+                if !everything && !request.selection.chooses(request.view, &one.object) {
+                    continue;
+                }
+                if request.limit > 0 && self.objects.len() == request.limit {
+                    self.more = true;
+                    return Ok(());
+                }
+                self.objects.push(one);
+            }
+        }
+    }
+
+    fn into_page(self, request: PageRequest<'_>, revision: Revision) -> Page {
+        let left = match request.left {
+            _ if !self.more => Remaining::Nothing,
+            // The state is the one that was counted when the list began.
+            Some(left) if request.selection.is_everything() => {
+                Remaining::Known(left.saturating_sub(self.objects.len()).max(1))
+            }
+            // Counting would mean to read all.
+            _ => Remaining::Uncounted,
+        };
+        Page {
+            objects: self.objects,
+            left,
+            revision,
+        }
+    }
 }
 
 /// The error of a revision that the cache's log no longer reaches.
@@ -119,19 +143,47 @@ fn compacted(registry: &Registry) -> Error {
     }
 }
 
+/// Which entries of a resource are read.
+#[derive(Clone, Copy)]
+enum Wanted<'a> {
+    /// Those of one space.
+    One(&'a Space),
+    /// Those of the system.
+    System,
+    /// Those of all tenants.
+    Tenants,
+}
+
 /// The entries of a list, page by page.
 struct Entries<'a> {
     registry: &'a Registry,
     request: PageRequest<'a>,
+    wanted: Wanted<'a>,
+    /// The tenants that a list of custom objects over all spaces includes, as far as known.
+    sharing: Option<(Sharing<'a>, HashMap<Space, bool>)>,
     kind: Resource,
     revision: Revision,
     /// The length of the keys' common prefix.
     skip: usize,
     rest: Option<KeyRange>,
+    /// The most entries that are read next.
+    batch: usize,
+}
+
+/// Whether an entry is in the list.
+enum Placed {
+    Inside(Positioned),
+    /// It is not, and the list continues at this key or later.
+    Outside(Option<Key>),
 }
 
 impl<'a> Entries<'a> {
-    fn of(registry: &'a Registry, request: PageRequest<'a>, revision: Revision) -> Self {
+    fn of(
+        registry: &'a Registry,
+        request: PageRequest<'a>,
+        wanted: Wanted<'a>,
+        revision: Revision,
+    ) -> Self {
         let kind = request.list.kind.storage();
         let (layout, list) = (registry.layout(), request.list);
         let resource = name_of(&kind);
@@ -139,13 +191,17 @@ impl<'a> Entries<'a> {
             Spaces::One(space) => layout.collection(resource, space, list.namespace),
             Spaces::All => layout.resource(resource),
         };
+        let sharing = Sharing::of(registry.cache(), list.kind, list.spaces);
         Self {
             registry,
             request,
+            wanted,
+            sharing: sharing.map(|sharing| (sharing, HashMap::new())),
             skip: layout.resource(resource).len(),
             kind,
             revision,
             rest: Some(KeyRange::prefix(prefix.into_bytes())),
+            batch: MAX_BATCH,
         }
     }
 
@@ -153,41 +209,74 @@ impl<'a> Entries<'a> {
         name_of(&self.kind)
     }
 
-    fn skip_to(&mut self, key: &Key) {
-        self.rest = self.rest.take().map(|rest| rest.after(key));
+    /// Continues after an object of this space.
+    fn skip_to(&mut self, space: &Space, after: &Order) {
+        let layout = self.registry.layout();
+        let mut key = layout.collection(self.resource(), space, None);
+        key.push_str(&after.key);
+        self.rest = self.rest.take().map(|rest| rest.after(&key.into()));
     }
 
-    async fn next(&mut self) -> Result<Option<Vec<Positioned>>, Error> {
+    /// Returns the objects among the next entries, of which at most so many are read.
+    async fn next(&mut self, most: usize) -> Result<Option<Vec<Positioned>>, Error> {
         let Some(rest) = self.rest.take().filter(|rest| !rest.is_empty()) else {
             return Ok(None);
         };
         let at = At::Revision(self.revision);
-        let page = self.registry.store().range(&rest, at, Some(PAGE)).await?;
-        if let Some(last) = page.entries.last().filter(|_| page.more) {
-            self.rest = Some(rest.after(&last.key));
+        let batch = NonZeroUsize::new(self.batch.min(most));
+        let page = self.registry.store().range(&rest, at, batch).await?;
+        self.registry.cache().note_visited(page.entries.len());
+        let (mut found, mut next) = (Vec::new(), None);
+        for entry in &page.entries {
+            match self.place(entry) {
+                Placed::Inside(one) => {
+                    found.push(one);
+                    next = None;
+                }
+                Placed::Outside(later) => next = later,
+            }
         }
-        let positioned = page.entries.iter().filter_map(|entry| self.place(entry));
-        Ok(Some(positioned.collect()))
+        let skips = next.is_some();
+        if let Some(last) = page.entries.last().filter(|_| page.more) {
+            let rest = rest.after(&last.key);
+            self.rest = Some(match next {
+                Some(next) => rest.from(next),
+                None => rest,
+            });
+        }
+        self.batch = match skips {
+            true => SEARCH_BATCH,
+            false => MAX_BATCH.min(self.batch * 8),
+        };
+        Ok(Some(found))
     }
 
     /// Returns the object of an entry, if it is in the list: the keys of the system's space have no
     /// prefix of their own.
-    fn place(&self, entry: &Entry) -> Option<Positioned> {
-        let below = std::str::from_utf8(entry.key.get(self.skip..)?).ok()?;
+    fn place(&mut self, entry: &Entry) -> Placed {
+        const NOWHERE: Placed = Placed::Outside(None);
+        let below = entry.key.get(self.skip..).map(std::str::from_utf8);
+        let Some(Ok(below)) = below else {
+            return NOWHERE;
+        };
         let segments: Vec<&str> = below.split('/').collect();
-        let place = Layout::place(&segments, self.kind.namespaced())?;
+        let Some(place) = Layout::place(&segments, self.kind.namespaced()) else {
+            return NOWHERE;
+        };
         if self.kind.custom().is_some() && !is_of(&entry.value, &place.space) {
             // The object of another space, in which the resource has another scope.
-            return None;
+            return NOWHERE;
+        }
+        if !self.includes(&place.space) {
+            // Neither are the other objects of the tenant, or of the system's namespace.
+            let group = segments.first().filter(|_| segments.len() > 1);
+            return Placed::Outside(group.map(|group| self.end_of(entry, group)));
         }
         let list = self.request.list;
-        let inside = match list.spaces {
-            Spaces::One(space) => *space == place.space,
-            Spaces::All => true,
-        };
-        let revision_match = list.namespace.is_none() || list.namespace == place.namespace;
-        if !inside || !revision_match {
-            return None;
+        if let (Some(wanted), Some(namespace)) = (list.namespace, place.namespace)
+            && wanted != namespace
+        {
+            return Placed::Outside(Some(self.next_namespace(entry, &place, wanted)));
         }
         let key: Arc<str> = match place.namespace {
             Some(namespace) => format!("{namespace}/{}", place.name).into(),
@@ -199,10 +288,50 @@ impl<'a> Entries<'a> {
         };
         let object = Stored::new(Arc::clone(&key), entry.modified, &value);
         let space = (*list.spaces == Spaces::All).then_some(place.space);
-        Some(Positioned {
+        Placed::Inside(Positioned {
             order: Order { space, key },
             object: Arc::new(object),
         })
+    }
+
+    fn includes(&mut self, space: &Space) -> bool {
+        let wanted = match self.wanted {
+            Wanted::One(one) => one == space,
+            Wanted::System => space.is_system(),
+            Wanted::Tenants => !space.is_system(),
+        };
+        let revision = self.revision;
+        wanted
+            && self.sharing.as_mut().is_none_or(|(sharing, known)| {
+                let known = known.entry(space.clone());
+                *known.or_insert_with_key(|space| sharing.includes(space, revision))
+            })
+    }
+
+    /// Returns the first key after those that begin with the entry's first segment.
+    fn end_of(&self, entry: &Entry, first: &str) -> Key {
+        let mut end = entry.key[..self.skip].to_vec();
+        end.extend_from_slice(first.as_bytes());
+        // The byte after a slash.
+        end.push(b'/' + 1);
+        end.into()
+    }
+
+    /// Returns the key from which on the namespace may follow, in this space or the next.
+    fn next_namespace(&self, entry: &Entry, place: &Place<'_>, wanted: &str) -> Key {
+        let layout = self.registry.layout();
+        let start = layout.collection(self.resource(), &place.space, Some(wanted));
+        if start.as_bytes() > &entry.key[..] {
+            return start.into_bytes().into();
+        }
+        match place.space.tenant() {
+            Some(tenant) => self.end_of(entry, tenant.as_str()),
+            None => {
+                let mut end = entry.key[..self.skip - 1].to_vec();
+                end.push(b'/' + 1);
+                end.into()
+            }
+        }
     }
 }
 

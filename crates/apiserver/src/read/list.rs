@@ -7,7 +7,7 @@ use insula_kinds::FieldError;
 use insula_store::Error;
 use serde_json::json;
 
-use super::{SNAPSHOT_ATTEMPTS, Selection, history, not_older};
+use super::{Selection, history, not_older};
 use crate::codec::body::Body;
 use crate::codec::view::{ListMeta, View};
 use crate::pipeline::authorize::Caller;
@@ -18,7 +18,7 @@ use crate::registry::publish::{self, Sharing};
 use crate::registry::versions;
 use crate::request::query::{self, Query};
 use crate::status::{Result, StatusError};
-use insula_cache::Stored;
+use insula_cache::{Collection, Contents, Objects, Stored};
 
 /// The objects and the metadata of a list.
 #[derive(Debug)]
@@ -136,7 +136,10 @@ pub async fn collect(
         limit,
     };
     let found = read(registry, request, revision_match).await?;
-    Ok(listing(registry, list, found))
+    // A list that continues at the current revision begins anew.
+    let began = resume.filter(|resume| resume.revision.is_some());
+    let began = began.map_or_else(|| registry.continue_tokens().now(), |resume| resume.began);
+    Ok(listing(registry, list, found, began))
 }
 
 /// Parses the query: which revisions satisfy the list, and where it continues.
@@ -271,89 +274,88 @@ async fn exactly(
     Err(match request.after {
         None => StatusError::expired("The resourceVersion for the provided list is too old."),
         Some(after) => {
-            let now = Resume {
-                revision: None,
-                after: after.print(),
-                left: None,
-            };
-            StatusError::expired_token(registry.continue_tokens().issue(request.list, &now))
+            let tokens = registry.continue_tokens();
+            StatusError::expired_token(tokens.issue_for_current(request.list, after.print()))
         }
     })
 }
 
-/// Returns the page from the cache, with the revision of the last change; `None` if that is after
-/// `until`, or if the cache changed too fast for a snapshot of all spaces.
+/// Returns the page from the cache, with the revision of the last change; `None` if the cache does
+/// not have the objects as of `until`.
 fn cached(registry: &Registry, request: PageRequest<'_>, until: Option<Revision>) -> Option<Page> {
     let prefix = request.selection.prefix(request.list.namespace);
     let (kind, cache) = (request.list.kind.storage(), registry.cache());
-    let too_new = |last| until.is_some_and(|until| last > until);
     let space = match request.list.spaces {
         Spaces::One(space) => space,
         Spaces::All => return cached_everywhere(registry, request, &prefix, until),
     };
-    if built_in::are_some(&kind) {
-        return with_built_in(registry, request, space, &prefix, until);
-    }
     if publish::concerns(&kind, space) {
         return with_published(registry, request, space, &prefix, until);
     }
-    let Some(collection) = cache.find(&kind, space) else {
+    let collection = cache.find(&kind, space);
+    let contents = match &collection {
+        Some(collection) => contents(collection, until)?,
         // The space never had an object of the kind since the cache was loaded.
-        let last = cache.first_of(space);
-        return (!too_new(last)).then_some(Page {
-            objects: Vec::new(),
-            left: Remaining::Nothing,
-            revision: last,
-        });
-    };
-    if too_new(collection.last()) {
-        return None;
-    }
-    let after = request.after.map(|after| after.key.as_ref());
-    let counted = request.limit > 0 && request.selection.is_everything();
-    let (snapshot, left) = if counted {
-        collection.page(&prefix, after, request.limit)
-    } else {
-        (collection.snapshot(&prefix, after), 0)
-    };
-    if too_new(snapshot.last) {
-        return None;
-    }
-    let positioned = snapshot.objects.into_iter().map(|object| Positioned {
-        order: Order {
-            space: None,
-            key: Arc::clone(&object.key),
+        None => Contents {
+            objects: Objects::default(),
+            last: cache.first_of(space),
         },
-        object,
-    });
-    let mut found = choose(request, positioned, snapshot.last);
-    if left > 0 {
-        found.left = Remaining::Known(left);
+    };
+    if until.is_some_and(|until| contents.last > until) {
+        return None;
     }
-    Some(found)
+    let (objects, after) = (&contents.objects, request.after_key());
+    let built_in = unshadowed(registry, request, space, objects);
+    let count = || Some(objects.count(&prefix, after) + built_in.len());
+    let stored = objects.range(&prefix, after).cloned();
+    let all = merged(stored, built_in.iter().cloned()).map(Positioned::in_one_space);
+    let page = choose(registry, request, all, contents.last, count);
+    if let Some(collection) = collection.filter(|_| page.left != Remaining::Nothing) {
+        cache.keep(&collection, space, &contents);
+    }
+    Some(page)
 }
 
-/// Returns the page of a kind with built-in objects.
-fn with_built_in(
+fn contents(collection: &Collection, until: Option<Revision>) -> Option<Contents> {
+    match until {
+        None => Some(collection.contents()),
+        Some(until) => collection.contents_at(until),
+    }
+}
+
+/// Returns the built-in objects of a space from where the list continues, without those that
+/// stored ones take the place of.
+fn unshadowed(
     registry: &Registry,
     request: PageRequest<'_>,
     space: &Space,
-    prefix: &str,
-    until: Option<Revision>,
-) -> Option<Page> {
-    let (kind, cache) = (request.list.kind.storage(), registry.cache());
-    let (stored, last) = match cache.find(&kind, space) {
-        Some(collection) => {
-            let snapshot = collection.snapshot(prefix, None);
-            (snapshot.objects, snapshot.last)
-        }
-        None => (Vec::new(), cache.first_of(space)),
-    };
-    if until.is_some_and(|until| last > until) {
-        return None;
+    stored: &Objects,
+) -> Vec<Arc<Stored>> {
+    let kind = request.list.kind.storage();
+    if !built_in::are_some(&kind) {
+        return Vec::new();
     }
-    let all = merge_built_in(registry, request, space, stored);
-    Some(choose(request, positioned(request, all), last))
+    let Some(life) = registry.cache().space_state(space) else {
+        return Vec::new();
+    };
+    let prefix = request.selection.prefix(request.list.namespace);
+    let mut all = built_in::all(&kind, space, &prefix, &life);
+    let after = request.after_key();
+    all.retain(|one| after.is_none_or(|after| *one.key > *after) && stored.get(&one.key).is_none());
+    all
+}
+
+/// Merges two sequences of objects, each in key order.
+fn merged(
+    one: impl Iterator<Item = Arc<Stored>>,
+    other: impl Iterator<Item = Arc<Stored>>,
+) -> impl Iterator<Item = Arc<Stored>> {
+    let (mut one, mut other) = (one.peekable(), other.peekable());
+    std::iter::from_fn(move || match (one.peek(), other.peek()) {
+        (Some(first), Some(second)) if first.key > second.key => other.next(),
+        (Some(_), _) => one.next(),
+        (None, _) => other.next(),
+    })
 }
 
 /// Returns the page of definitions, with those that the system publishes.
@@ -368,7 +370,7 @@ fn with_published(
     let revision = until.unwrap_or_else(|| cache.applied());
     let mut all = publish::at(cache, space, revision).ok()?;
     all.retain(|definition| definition.key.starts_with(prefix));
-    Some(choose(request, positioned(request, all), revision))
+    Some(choose_of(registry, request, all, revision))
 }
 
 /// Merges the built-in objects of a space into its stored ones.
@@ -386,23 +388,19 @@ pub(super) fn merge_built_in(
     built_in::merge(stored, built_in::all(&kind, space, &prefix, &life))
 }
 
-/// Positions the objects of one space, from where the list continues.
-pub(super) fn positioned<'a>(
-    request: PageRequest<'a>,
-    objects: Vec<Arc<Stored>>,
-) -> impl Iterator<Item = Positioned> + 'a {
-    let positioned = objects.into_iter().map(|object| Positioned {
-        order: Order {
-            space: None,
-            key: Arc::clone(&object.key),
-        },
-        object,
-    });
-    positioned.skip_while(move |one| {
-        request
-            .after
-            .is_some_and(|after| one.order.key <= after.key)
-    })
+/// Selects from all objects of one space, in key order.
+pub(super) fn choose_of(
+    registry: &Registry,
+    request: PageRequest<'_>,
+    mut objects: Vec<Arc<Stored>>,
+    revision: Revision,
+) -> Page {
+    if let Some(after) = request.after_key() {
+        objects.drain(..objects.partition_point(|one| *one.key <= *after));
+    }
+    let count = objects.len();
+    let objects = objects.into_iter().map(Positioned::in_one_space);
+    choose(registry, request, objects, revision, || Some(count))
 }
 
 fn cached_everywhere(
@@ -413,54 +411,82 @@ fn cached_everywhere(
 ) -> Option<Page> {
     let (kind, cache) = (request.list.kind.storage(), registry.cache());
     let applied = cache.applied();
-    for _ in 0..SNAPSHOT_ATTEMPTS {
-        if until.is_some_and(|until| cache.last_of_all(&kind) > until) {
-            return None;
-        }
-        let Some(mut snapshot) = cache.snapshot_all_spaces(&kind, prefix) else {
-            continue;
-        };
-        if until.is_some_and(|until| snapshot.last > until) {
-            return None;
-        }
-        let revision = until.unwrap_or(snapshot.last.max(applied));
-        if let Some(sharing) = Sharing::of(cache, request.list.kind, request.list.spaces) {
-            sharing.retain(&mut snapshot.objects, revision, |(space, _)| space.clone());
-        }
-        let objects = snapshot
-            .objects
-            .into_iter()
-            .map(|(space, object)| Positioned {
-                order: Order {
-                    space: Some(space),
-                    key: Arc::clone(&object.key),
-                },
-                object,
-            });
-        let rest = objects.skip_while(|one| request.after.is_some_and(|after| one.order <= *after));
-        return Some(choose(request, rest, revision));
+    let contents = match until {
+        None => cache.contents_of_all(&kind),
+        Some(until) => cache.contents_of_all_at(&kind, until)?,
+    };
+    let revision = until.unwrap_or(contents.last.max(applied));
+    let sharing = Sharing::of(cache, request.list.kind, request.list.spaces);
+    let includes = |space: &Space| {
+        let sharing = sharing.as_ref();
+        sharing.is_none_or(|sharing| sharing.includes(space, revision))
+    };
+    let after = request.after.and_then(|after| {
+        let space = after.space.as_ref()?;
+        Some((space, &*after.key))
+    });
+    let rest = || {
+        let spaces = contents.objects.from(after.map(|(space, _)| space));
+        let spaces = spaces.filter(|of| includes(&of.space));
+        spaces.map(|of| {
+            let after = after.filter(|(space, _)| **space == of.space);
+            (of, after.map(|(_, key)| key))
+        })
+    };
+    let count = || match request.left.filter(|_| until.is_some()) {
+        Some(left) => Some(left),
+        None if prefix.is_empty() && sharing.is_none() => Some(contents.objects.count_after(after)),
+        None => Some(
+            rest()
+                .map(|(of, after)| of.objects.count(prefix, after))
+                .sum(),
+        ),
+    };
+    let objects = rest().flat_map(|(of, after)| {
+        let objects = of.objects.range(prefix, after);
+        objects.map(|object| Positioned {
+            order: Order {
+                space: Some(of.space.clone()),
+                key: Arc::clone(&object.key),
+            },
+            object: Arc::clone(object),
+        })
+    });
+    let page = choose(registry, request, objects, revision, count);
+    if page.left != Remaining::Nothing {
+        cache.keep_all(&kind, &contents);
     }
-    None
+    Some(page)
 }
 
-/// Selects objects up to the limit.
+/// Selects objects up to the limit, and visits no more. `count` returns the number of all
+/// objects, if that is known without a visit to each.
 pub(super) fn choose(
+    registry: &Registry,
     request: PageRequest<'_>,
     objects: impl Iterator<Item = Positioned>,
     revision: Revision,
+    count: impl FnOnce() -> Option<usize>,
 ) -> Page {
     let everything = request.selection.is_everything();
-    let mut chosen =
-        objects.filter(|one| everything || request.selection.chooses(request.view, &one.object));
+    let mut visited = 0;
+    let mut chosen = objects
+        .inspect(|_| visited += 1)
+        .filter(|one| everything || request.selection.chooses(request.view, &one.object));
     let most = match request.limit {
         0 => usize::MAX,
         limit => limit,
     };
-    let objects = chosen.by_ref().take(most).collect();
-    let left = match chosen.next() {
-        None => Remaining::Nothing,
-        Some(_) if everything => Remaining::Known(chosen.count() + 1),
-        Some(_) => Remaining::Uncounted,
+    let objects: Vec<_> = chosen.by_ref().take(most).collect();
+    let more = request.limit > 0 && chosen.next().is_some();
+    registry.cache().note_visited(visited);
+    let left = match more {
+        false => Remaining::Nothing,
+        true if !everything => Remaining::Uncounted,
+        true => match count() {
+            Some(count) => Remaining::Known(count.saturating_sub(objects.len()).max(1)),
+            None => Remaining::Uncounted,
+        },
     };
     Page {
         objects,
@@ -470,7 +496,7 @@ pub(super) fn choose(
 }
 
 /// Returns the page as a list, with its continue token.
-fn listing(registry: &Registry, list: ListScope<'_>, found: Page) -> Listing {
+fn listing(registry: &Registry, list: ListScope<'_>, found: Page, began: i64) -> Listing {
     let left = match found.left {
         Remaining::Known(count) => Some(count),
         Remaining::Nothing | Remaining::Uncounted => None,
@@ -484,6 +510,7 @@ fn listing(registry: &Registry, list: ListScope<'_>, found: Page) -> Listing {
             revision: Some(found.revision),
             after: last.order.print(),
             left,
+            began,
         };
         registry.continue_tokens().issue(list, &resume)
     });
@@ -494,6 +521,24 @@ fn listing(registry: &Registry, list: ListScope<'_>, found: Page) -> Listing {
             remaining: left.filter(|_| proceed.is_some()),
             proceed,
         },
+    }
+}
+
+impl Positioned {
+    /// An object of a list of one space.
+    pub(super) fn in_one_space(object: Arc<Stored>) -> Self {
+        let order = Order {
+            space: None,
+            key: Arc::clone(&object.key),
+        };
+        Self { order, object }
+    }
+}
+
+impl<'a> PageRequest<'a> {
+    /// The key of the last object of the page before.
+    fn after_key(&self) -> Option<&'a str> {
+        self.after.map(|after| &*after.key)
     }
 }
 

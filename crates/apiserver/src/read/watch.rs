@@ -114,6 +114,7 @@ pub async fn watch(
         position: begun.position,
         published: begun.published,
         revision,
+        needs_before: !selection.is_everything(),
     };
     let interest = selection.interest(path.namespace.as_deref());
     let events = Events::new(registry, permission.granted(), interest, beginning);

@@ -1,5 +1,9 @@
 //! Continue tokens of lists. A token is valid for one list in one space only, and not in a
-//! later space of the same name.
+//! later space of the same name. It expires five minutes after the list began, as the history
+//! does that it needs, also on a server on which nothing is written.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -14,6 +18,8 @@ use crate::status::{Result, StatusError};
 #[derive(Debug)]
 pub struct ContinueTokens {
     key: hmac::Key,
+    /// How many seconds its clock is ahead, in tests.
+    clock_offset: AtomicI64,
 }
 
 /// The position at which a list continues.
@@ -25,7 +31,12 @@ pub struct Resume {
     pub after: String,
     /// The number of remaining objects at that revision, if it was counted.
     pub left: Option<usize>,
+    /// When the list began, in seconds since 1970.
+    pub began: i64,
 }
+
+/// How long the pages of a list can be read at one revision: as long as history is kept.
+const MAX_AGE: Duration = Duration::from_secs(300);
 
 /// The list that a token is valid for.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +60,8 @@ struct Wire {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     left: Option<usize>,
     #[serde(default)]
+    began: i64,
+    #[serde(default)]
     seal: String,
 }
 
@@ -60,24 +73,53 @@ impl ContinueTokens {
         let own = hmac::sign(&secret, b"insula continue tokens");
         Self {
             key: hmac::Key::new(hmac::HMAC_SHA256, own.as_ref()),
+            clock_offset: AtomicI64::new(0),
         }
+    }
+
+    /// Returns the time at which a list begins, in seconds since 1970.
+    pub fn now(&self) -> i64 {
+        jiff::Timestamp::now().as_second() + self.clock_offset.load(Ordering::Relaxed)
+    }
+
+    /// Moves the clock, for tests.
+    pub fn advance_clock(&self, by: Duration) {
+        let seconds = i64::try_from(by.as_secs()).unwrap_or(i64::MAX);
+        self.clock_offset.fetch_add(seconds, Ordering::Relaxed);
     }
 
     /// Returns the token that continues the list at this position.
     pub fn issue(&self, list: ListScope<'_>, resume: &Resume) -> String {
         let rv = resume.revision.map_or(-1, |revision| revision.get() as i64);
-        let seal = hmac::sign(&self.key, &signed(list, rv, &resume.after, resume.left));
+        let seal = hmac::sign(&self.key, &signed(list, rv, resume));
         let wire = Wire {
             v: "meta.k8s.io/v1".to_owned(),
             rv,
             start: format!("/{}\u{0}", resume.after),
             left: resume.left,
+            began: resume.began,
             seal: URL_SAFE_NO_PAD.encode(&seal.as_ref()[..16]),
         };
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(&wire).unwrap_or_default())
     }
 
+    /// Returns the token that continues the list after this key at the current revision.
+    pub fn issue_for_current(&self, list: ListScope<'_>, after: String) -> String {
+        let resume = Resume {
+            revision: None,
+            after,
+            left: None,
+            began: self.now(),
+        };
+        self.issue(list, &resume)
+    }
+
     /// Returns the position of a token, if it was issued for this list.
+    ///
+    /// # Errors
+    ///
+    /// 400 for other tokens, and 410 if the token has expired, with a token that continues the
+    /// list at the current revision.
     pub fn verify(&self, list: ListScope<'_>, token: &str) -> Result<Resume> {
         let unreadable = |why: &str| {
             let message = format!("invalid continue token: continue key is not valid: {why}");
@@ -88,22 +130,28 @@ impl ContinueTokens {
         let wire: Wire =
             serde_json::from_slice(&bytes).map_err(|_| unreadable(&not_json(&bytes)))?;
         let after = wire.start.trim_start_matches('/').trim_end_matches('\u{0}');
-        let seal = hmac::sign(&self.key, &signed(list, wire.rv, after, wire.left));
+        let resume = Resume {
+            revision: u64::try_from(wire.rv).ok().map(Revision::new),
+            after: after.to_owned(),
+            left: wire.left,
+            began: wire.began,
+        };
+        let seal = hmac::sign(&self.key, &signed(list, wire.rv, &resume));
         let given = URL_SAFE_NO_PAD.decode(&wire.seal).unwrap_or_default();
         if !same(&seal.as_ref()[..16], &given) {
             return Err(unreadable("it was not made for this list"));
         }
-        let revision = u64::try_from(wire.rv).ok().map(Revision::new);
-        Ok(Resume {
-            revision,
-            after: after.to_owned(),
-            left: wire.left,
-        })
+        let age = self.now().saturating_sub(resume.began);
+        if resume.revision.is_some() && age > MAX_AGE.as_secs() as i64 {
+            let current = self.issue_for_current(list, resume.after);
+            return Err(StatusError::expired_token(current));
+        }
+        Ok(resume)
     }
 }
 
 /// Returns the signed bytes, which identify the list and the position.
-fn signed(list: ListScope<'_>, rv: i64, after: &str, left: Option<usize>) -> Vec<u8> {
+fn signed(list: ListScope<'_>, rv: i64, resume: &Resume) -> Vec<u8> {
     let space = match list.spaces {
         Spaces::All => "*".to_owned(),
         Spaces::One(Space::System) => "/".to_owned(),
@@ -114,8 +162,9 @@ fn signed(list: ListScope<'_>, rv: i64, after: &str, left: Option<usize>) -> Vec
         &space,
         list.tenant_uid,
         list.namespace.unwrap_or("*"),
-        after,
-        &left.map(|left| left.to_string()).unwrap_or_default(),
+        &resume.after,
+        &resume.left.map(|left| left.to_string()).unwrap_or_default(),
+        &resume.began.to_string(),
     ];
     let mut text = rv.to_be_bytes().to_vec();
     for part in parts {
@@ -184,6 +233,7 @@ mod tests {
             revision: Some(Revision::new(7)),
             after: "default/a".to_owned(),
             left: Some(3),
+            began: tokens.now(),
         };
         let token = tokens.issue(list, &resume);
         assert_eq!(tokens.verify(list, &token), Ok(resume.clone()));
@@ -227,6 +277,34 @@ mod tests {
                 .code,
             400
         );
+    }
+
+    #[test]
+    fn token_expires_with_one_that_continues_at_the_current_revision() {
+        let tokens = ContinueTokens::new(b"secret");
+        let pods = &Resource::from(kinds().find("", "v1", "pods").unwrap());
+        let list = ListScope {
+            kind: pods,
+            spaces: &Spaces::One(Space::System),
+            tenant_uid: "",
+            namespace: None,
+        };
+        let resume = Resume {
+            revision: Some(Revision::new(7)),
+            after: "default/a".to_owned(),
+            left: None,
+            began: tokens.now(),
+        };
+        let token = tokens.issue(list, &resume);
+        tokens.advance_clock(MAX_AGE - Duration::from_secs(2));
+        assert_eq!(tokens.verify(list, &token), Ok(resume));
+        tokens.advance_clock(Duration::from_secs(3));
+        let expired = tokens.verify(list, &token).unwrap_err();
+        assert_eq!(expired.code, 410);
+        // It continues the list however old it gets.
+        tokens.advance_clock(MAX_AGE * 2);
+        let resume = tokens.verify(list, &expired.proceed.unwrap()).unwrap();
+        assert_eq!((resume.revision, &*resume.after), (None, "default/a"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::too_old;
 use crate::codec::view::View;
 use crate::pipeline::authorize::Caller;
 use crate::read::list::{PageRequest, merge_built_in};
-use crate::read::{SNAPSHOT_ATTEMPTS, Selection, history, not_older};
+use crate::read::{Selection, not_older};
 use crate::registry::Registry;
 use crate::registry::built_in;
 use crate::registry::continue_token::ListScope;
@@ -57,9 +57,10 @@ pub(super) async fn begin(
         Start::Now | Start::State { .. } => applied,
     };
     if !matches!(start, Start::State { .. }) {
+        let published = overlay(registry, granted, &collection, after)?;
         return Ok(Begun {
-            published: overlay(registry, granted, &collection, after)?,
-            position: position(&collection, granted.spaces(), after)?,
+            position: position(&collection, published.as_ref(), after)?,
+            published,
             collection,
             objects: Vec::new(),
             revision: after,
@@ -82,7 +83,7 @@ pub(super) async fn begin(
         limit: 0,
     };
     if *granted.spaces() == Spaces::All {
-        return everywhere(registry, request, collection, applied).await;
+        return Ok(everywhere(registry, request, applied));
     }
     if let Some(published) = overlay(registry, granted, &collection, applied)? {
         return with_published(registry, granted, collection, published, applied);
@@ -106,11 +107,16 @@ pub(super) async fn begin(
     })
 }
 
-/// Returns the position after a revision. A watch over all spaces may begin before the log.
-fn position(collection: &Collection, spaces: &Spaces, after: Revision) -> Result<Position> {
+/// Returns the position after a revision: in the log, or in the store's history if the log begins
+/// later. Published definitions are merged by the logs, so they need these.
+fn position(
+    collection: &Collection,
+    published: Option<&Overlay>,
+    after: Revision,
+) -> Result<Position> {
     match collection.after(after) {
         Ok(cursor) => Ok(Position::Log(cursor)),
-        Err(Lost::Passed(_)) if *spaces == Spaces::All => Ok(Position::History(after)),
+        Err(Lost::Passed(_)) if published.is_none() => Ok(Position::History(after)),
         Err(lost) => Err(too_old(lost, after)),
     }
 }
@@ -152,41 +158,27 @@ fn with_published(
     })
 }
 
-/// Begins with all spaces at one revision: from the cache, or from the store if the cache changes
-/// too fast.
-async fn everywhere(
-    registry: &Registry,
-    request: PageRequest<'_>,
-    collection: Arc<Collection>,
-    applied: Revision,
-) -> Result<Begun> {
+/// Begins with all spaces at one revision.
+fn everywhere(registry: &Registry, request: PageRequest<'_>, applied: Revision) -> Begun {
     let prefix = request.selection.prefix(request.list.namespace);
-    let kind = request.list.kind.storage();
-    let snapshot =
-        (0..SNAPSHOT_ATTEMPTS).find_map(|_| registry.cache().snapshot_all_spaces(&kind, &prefix));
-    if let Some(snapshot) = snapshot {
-        let (mut objects, revision) = (snapshot.objects, applied.max(snapshot.last));
-        if let Some(sharing) = Sharing::of(registry.cache(), request.list.kind, request.list.spaces)
-        {
-            sharing.retain(&mut objects, revision, |(space, _)| space.clone());
-        }
-        return Ok(Begun {
-            // The log of the snapshot, because the cursor is a position in it.
-            collection: snapshot.log,
-            position: Position::Log(snapshot.cursor),
-            published: None,
-            objects: objects.into_iter().map(|(_, object)| object).collect(),
-            revision,
-            after: Revision::ZERO,
-        });
-    }
-    let found = history::read(registry, request, applied).await?;
-    Ok(Begun {
-        position: position(&collection, request.list.spaces, applied)?,
-        collection,
+    let cache = registry.cache();
+    let contents = cache.contents_of_all(request.list.kind.storage());
+    let revision = applied.max(contents.last);
+    let sharing = Sharing::of(cache, request.list.kind, request.list.spaces);
+    let includes = |space| {
+        let sharing = sharing.as_ref();
+        sharing.is_none_or(|sharing| sharing.includes(space, revision))
+    };
+    let spaces = contents.objects.from(None);
+    let spaces = spaces.filter(|of| includes(&of.space));
+    let objects = spaces.flat_map(|of| of.objects.range(&prefix, None).cloned());
+    Begun {
+        objects: objects.collect(),
+        // The log of these objects, because the cursor is a position in it.
+        collection: contents.log,
+        position: Position::Log(contents.cursor),
         published: None,
-        objects: found.objects.into_iter().map(|one| one.object).collect(),
-        revision: applied,
-        after: applied,
-    })
+        revision,
+        after: Revision::ZERO,
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use insula_cache::{Collection, Cursor, Event, Interest, Lost, Subscription};
-use insula_core::{Revision, Spaces};
+use insula_core::Revision;
 use tokio::sync::futures::Notified;
 
 use super::replay::Replay;
@@ -24,6 +24,8 @@ pub(super) struct Events {
     pub published: Option<Overlay>,
     /// The revision of the last event that was read.
     pub seen: Revision,
+    /// Whether the objects before changes are needed: by a selector.
+    needs_before: bool,
     /// The most events that are read next.
     batch: usize,
 }
@@ -35,6 +37,8 @@ pub(super) struct Beginning {
     pub published: Option<Overlay>,
     /// The revision up to which the client knows everything.
     pub revision: Revision,
+    /// Whether the states of objects before their changes are needed.
+    pub needs_before: bool,
 }
 
 /// Where a watch reads on.
@@ -80,6 +84,7 @@ impl Events {
             position: begun.position,
             published: begun.published,
             seen: begun.revision,
+            needs_before: begun.needs_before,
             batch: FIRST_BATCH,
         }
     }
@@ -142,7 +147,7 @@ impl Events {
                         None => self.subscription.read_on(self.batch, events),
                     };
                     match read {
-                        Err(Lost::Passed(_)) if *granted.spaces() == Spaces::All => {
+                        Err(Lost::Passed(_)) if self.published.is_none() => {
                             let read = self.subscription.read_up_to();
                             self.seen = self.seen.max(read.unwrap_or_default());
                             self.position = Position::History(self.seen);
@@ -151,9 +156,9 @@ impl Events {
                     }
                 }
                 Position::History(after) => {
-                    let kind = &granted.path().kind;
-                    let replay = Replay::begin(&self.registry, kind, *after).await?;
-                    self.position = Position::Replay(replay);
+                    let (log, before) = (&self.collection, self.needs_before);
+                    let replay = Replay::begin(&self.registry, granted, log, *after, before);
+                    self.position = Position::Replay(replay.await?);
                 }
                 Position::Replay(replay) => {
                     let (registry, log) = (&self.registry, &self.collection);

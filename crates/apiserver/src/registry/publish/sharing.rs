@@ -1,7 +1,5 @@
 //! The spaces that a list or watch of all spaces includes.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use insula_core::{Revision, Space, Spaces};
@@ -42,18 +40,6 @@ impl<'a> Sharing<'a> {
     /// Whether the object's space shared the definition at the object's revision.
     pub fn includes_object(&self, object: &Stored) -> bool {
         space_of(object).is_some_and(|space| self.includes(&space, object.revision))
-    }
-
-    /// Retains the objects of spaces that share the definition as of `revision`.
-    pub fn retain<T>(&self, objects: &mut Vec<T>, revision: Revision, space: impl Fn(&T) -> Space) {
-        let mut known: HashMap<Space, bool> = HashMap::new();
-        for object in objects.iter() {
-            if let Entry::Vacant(unknown) = known.entry(space(object)) {
-                let included = self.includes(unknown.key(), revision);
-                unknown.insert(included);
-            }
-        }
-        objects.retain(|object| known.get(&space(object)) == Some(&true));
     }
 
     /// Returns the definition as of `revision`, or the current one if the space has changed so
