@@ -8,7 +8,7 @@ CARGO ?= cargo
 test:
 	@CARGO="$(CARGO)" tools/test
 
-## check: formatting, lints, dependencies, layers, language and paths; warnings are errors
+## check: formatting, lints, dependencies, layers, language, paths and examples; warnings are errors
 check:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings

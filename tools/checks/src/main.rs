@@ -1,11 +1,13 @@
 //! Checks of the repository that no compiler makes. `make check` runs all of them.
 //!
 //! ```text
-//! prose    comments and log messages are in the field's language
-//! layers   modules depend on each other in one direction
-//! paths    every path that a Markdown file names exists
+//! prose     comments and log messages are in the field's language
+//! layers    modules depend on each other in one direction
+//! paths     every path that a Markdown file names exists
+//! examples  every example in a documentation comment is compiled and run
 //! ```
 
+mod examples;
 mod layers;
 mod paths;
 mod prose;
@@ -21,10 +23,11 @@ use crate::repository::Repository;
 /// A check: finds what is wrong, one line each.
 type Check = fn(&Repository) -> Result<Vec<String>>;
 
-const CHECKS: [(&str, Check); 3] = [
+const CHECKS: [(&str, Check); 4] = [
     ("prose", prose::check),
     ("layers", layers::check),
     ("paths", paths::check),
+    ("examples", examples::check),
 ];
 
 #[expect(clippy::print_stderr, reason = "a check reports to the terminal")]
@@ -34,7 +37,7 @@ fn main() -> Result<ExitCode> {
         .iter()
         .find(|name| !CHECKS.iter().any(|(known, _)| known == name))
     {
-        eprintln!("error: there is no check `{unknown}`\nhint: prose, layers or paths");
+        eprintln!("error: there is no check `{unknown}`\nhint: prose, layers, paths or examples");
         return Ok(ExitCode::from(2));
     }
     let repository = Repository::open()?;
