@@ -45,9 +45,12 @@ provider: peers
 moves:
 	@eval "$$(tools/peers/install | sed 's/^/export /')"; INSULA_MOVE_ACCIDENTS=all $(CARGO) test -p insula-metal3 --test moves
 
-## kills: the Metal3 operator, killed at every write to any server
+## kills: the Metal3 operator, killed at every write to any server, and the broker operator, killed
+## at every write and with every failure of every request
 kills:
-	@eval "$$(tools/peers/install | sed 's/^/export /')"; INSULA_OPERATOR_KILLS=all $(CARGO) test -p insula-metal3 --test machines --test data --test remediation -- crash
+	@eval "$$(tools/peers/install | sed 's/^/export /')"; export INSULA_OPERATOR_KILLS=all; \
+		$(CARGO) test -p insula-metal3 --test machines --test data --test remediation -- crash && \
+		$(CARGO) test -p insula-broker --test operator -- faults
 
 ## stores: the whole server suite on the embedded store and on etcd
 stores:
