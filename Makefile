@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: test check peers record brokers vsphere metal3 moves kills provider stores bench neighbours crash power-cuts syncs-matter protogen kinds kinds-check azure azure-session azure-figures azure-kinds azure-kinds-check pod-security audit-policy
+.PHONY: test check peers record brokers vsphere metal3 moves kills properties provider stores bench neighbours crash power-cuts syncs-matter protogen kinds kinds-check azure azure-session azure-figures azure-kinds azure-kinds-check pod-security audit-policy
 
 ## test: install what the tests need, then run all of them
 test:
@@ -45,9 +45,16 @@ provider: peers
 moves:
 	@eval "$$(tools/peers/install | sed 's/^/export /')"; INSULA_MOVE_ACCIDENTS=all $(CARGO) test -p insula-metal3 --test moves
 
-## kills: the Metal3 operator, killed at every write to any server
+## kills: the Metal3 operator, killed at every write to any server, and the broker operator, killed
+## at every write and with every failure of every request
 kills:
-	@eval "$$(tools/peers/install | sed 's/^/export /')"; INSULA_OPERATOR_KILLS=all $(CARGO) test -p insula-metal3 --test machines --test data --test remediation -- crash
+	@eval "$$(tools/peers/install | sed 's/^/export /')"; export INSULA_OPERATOR_KILLS=all; \
+		$(CARGO) test -p insula-metal3 --test machines --test data --test remediation -- crash && \
+		$(CARGO) test -p insula-broker --test operator -- faults
+
+## properties: the property tests of codecs with 2,000 cases; make test has 256
+properties:
+	PROPTEST_CASES=2000 $(CARGO) test -p insula-kinds --test codec_props
 
 ## stores: the whole server suite on the embedded store and on etcd
 stores:

@@ -192,8 +192,6 @@ fn damaged() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
-
     #[test]
     fn damaged_objects_are_rejected_or_roundtrip(text in damaged(), which in any::<prop::sample::Index>()) {
         let of_its_own = decode::type_meta_json(&text).ok().and_then(|type_meta| {

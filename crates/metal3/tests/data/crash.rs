@@ -124,7 +124,7 @@ async fn operator_killed_at_any_write_leaves_one_object_and_nothing_after_deleti
     let outside = ["DELETE secrets", "POST secrets"];
     let found = whole.outside();
     anyhow::ensure!(found.iter().eq(&outside), "{found:?}");
-    let points = whole.points(2);
+    let points = whole.points(3);
     anyhow::ensure!(points.len() > 12, "{points:?}");
     let mut cut = BTreeSet::new();
     for points in points.chunks(4) {

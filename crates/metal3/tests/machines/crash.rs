@@ -237,7 +237,7 @@ async fn kill_at_writes(hosts: Hosts, step: usize, outside: &[&str]) -> anyhow::
 
 #[tokio::test(flavor = "multi_thread")]
 async fn operator_killed_at_any_write_gives_one_local_host_and_releases_it() -> anyhow::Result<()> {
-    kill_at_writes(Hosts::Local, 1, &["PATCH nodes"]).await
+    kill_at_writes(Hosts::Local, 3, &["PATCH nodes"]).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -249,5 +249,5 @@ async fn operator_killed_at_any_write_gives_one_remote_host_and_releases_it() ->
         "PATCH nodes",
         "POST secrets",
     ];
-    kill_at_writes(Hosts::Remote, 2, &outside).await
+    kill_at_writes(Hosts::Remote, 3, &outside).await
 }

@@ -240,7 +240,7 @@ async fn interfere(accident: Accident, nth: usize) -> anyhow::Result<usize> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn r35_x08_move_killed_at_any_write_is_completed_by_the_next_run() -> anyhow::Result<()> {
-    let writes = interfere(Accident::Kill, distance(4)).await?;
+    let writes = interfere(Accident::Kill, distance(6)).await?;
     // One cluster; a template, a pool and a host that no cluster pauses; one namespace; and 19
     // objects that are copied, stripped and deleted.
     assert!(writes >= 60, "{writes}");
@@ -251,5 +251,5 @@ async fn r35_x08_move_killed_at_any_write_is_completed_by_the_next_run() -> anyh
 async fn r35_x08_move_that_fails_at_a_write_is_completed_by_the_next_run() -> anyhow::Result<()> {
     // A refused write leaves the state that a move has which is killed before it; what differs is
     // the attempt to undo.
-    interfere(Accident::Fail, distance(8)).await.map(drop)
+    interfere(Accident::Fail, distance(12)).await.map(drop)
 }
