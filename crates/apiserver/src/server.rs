@@ -8,6 +8,7 @@ mod http2;
 mod response;
 pub mod tls;
 mod websocket;
+mod write_buffer;
 
 use std::io;
 use std::net::SocketAddr;

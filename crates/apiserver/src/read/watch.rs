@@ -256,11 +256,21 @@ impl Watcher {
     /// Returns the next lines of the initial state.
     async fn next_initial(&mut self) -> Result<Option<Bytes>> {
         let initial = &mut self.initial;
-        let (kind, objects) = (
-            &self.permission.granted().path().kind,
-            initial.objects.as_slice(),
-        );
-        versions::prepare(&self.events.registry, None, kind, objects.iter()).await?;
+        if initial.objects.len() == 0 && initial.end.is_none() {
+            return Ok(None);
+        }
+        let kind = &self.permission.granted().path().kind;
+        if kind.custom().is_some() {
+            let objects = initial.objects.as_slice().iter();
+            // Boxed, so that idle watches do not keep the space for calls of webhooks.
+            Box::pin(versions::prepare(
+                &self.events.registry,
+                None,
+                kind,
+                objects,
+            ))
+            .await?;
+        }
         let mut piece = BytesMut::new();
         while piece.len() < self.piece {
             let Some(object) = initial.objects.next() else {
@@ -271,6 +281,10 @@ impl Watcher {
             }
         }
         self.control.set_initial(initial.objects.len());
+        if initial.objects.len() == 0 {
+            // The list of an idle watch is not kept.
+            initial.objects = Vec::new().into_iter();
+        }
         if initial.objects.len() == 0
             && let Some(revision) = initial.end.take()
         {

@@ -10,6 +10,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -31,10 +32,15 @@ use crate::handler::{self, App, Source};
 use crate::server::connection::Open;
 use crate::server::date;
 use crate::server::response::OutgoingBody;
+use crate::server::write_buffer::{self, Flusher, WriteBuffer};
 
 /// An HTTP/2 connection. It completes when the connection has ended.
 pub struct Http2 {
     state: State,
+    flusher: Flusher<TlsStream<TcpStream>>,
+    has_events: Arc<AtomicBool>,
+    /// Whether the connection was put off until its other watches have given their events.
+    is_put_off: bool,
     app: Arc<App>,
     source: Arc<Source>,
     open: Open,
@@ -45,10 +51,12 @@ pub struct Http2 {
     pause: Option<Pin<Box<Sleep>>>,
 }
 
+type Stream = WriteBuffer<TlsStream<TcpStream>>;
+
 enum State {
-    Handshake(Handshake<TlsStream<TcpStream>, UnsentBytes>),
+    Handshake(Handshake<Stream, UnsentBytes>),
     Open {
-        connection: h2::server::Connection<TlsStream<TcpStream>, UnsentBytes>,
+        connection: h2::server::Connection<Stream, UnsentBytes>,
         /// Completes when the client answers no ping.
         dead: BoxFuture<'static, ()>,
     },
@@ -64,6 +72,8 @@ struct RequestBody {
 struct Sender {
     stream: SendStream<UnsentBytes>,
     body: OutgoingBody,
+    /// Tells the connection that events of watches are to be sent.
+    has_events: Arc<AtomicBool>,
     /// Completes when the watch that is sent is over. It is made when the client first keeps the
     /// watch waiting, because few clients do.
     over: Option<BoxFuture<'static, ()>>,
@@ -98,8 +108,12 @@ impl Http2 {
         source: &Arc<Source>,
         open: Open,
     ) -> Self {
+        let (stream, flusher) = write_buffer::buffer(stream);
         Self {
             state: State::Handshake(builder(&app.limits.connections).handshake(stream)),
+            flusher,
+            has_events: Arc::default(),
+            is_put_off: false,
             app: Arc::clone(app),
             source: Arc::clone(source),
             open,
@@ -117,7 +131,7 @@ impl Http2 {
         }
     }
 
-    fn open(&mut self, mut connection: h2::server::Connection<TlsStream<TcpStream>, UnsentBytes>) {
+    fn open(&mut self, mut connection: h2::server::Connection<Stream, UnsentBytes>) {
         if self.is_draining {
             connection.graceful_shutdown();
         }
@@ -140,18 +154,25 @@ impl Http2 {
         let (app, source) = (Arc::clone(&self.app), Arc::clone(&self.source));
         let in_flight = source.connection.begin();
         let connection = Arc::clone(&source.connection);
-        let open = self.open.clone();
+        let (open, has_events) = (self.open.clone(), Arc::clone(&self.has_events));
         connection.spawn(async move {
-            serve_stream(app, source, in_flight, request, respond).await;
+            serve_stream(app, source, in_flight, request, respond, has_events).await;
             drop(open);
         });
     }
-}
 
-impl Future for Http2 {
-    type Output = io::Result<()>;
+    /// Whether the connection is polled again after the tasks that are ready now. A change often
+    /// concerns many watches of a connection, and their events are sent together.
+    fn is_put_off(&mut self, context: &Context<'_>) -> bool {
+        let has_events = self.has_events.swap(false, Ordering::AcqRel);
+        self.is_put_off = has_events && !self.is_put_off;
+        if self.is_put_off {
+            context.waker().wake_by_ref();
+        }
+        self.is_put_off
+    }
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll_connection(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut accepted = 0;
         loop {
             if let Some(pause) = &mut self.pause {
@@ -184,6 +205,22 @@ impl Future for Http2 {
                 }
             }
         }
+    }
+}
+
+impl Future for Http2 {
+    type Output = io::Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.is_put_off(context) {
+            return Poll::Pending;
+        }
+        let polled = self.poll_connection(context);
+        // All that was written in this poll is sent together.
+        if let Poll::Ready(Err(error)) = self.flusher.poll_flush(context) {
+            return Poll::Ready(Err(error));
+        }
+        polled
     }
 }
 
@@ -223,6 +260,7 @@ async fn serve_stream(
     in_flight: InFlight,
     request: Request<RecvStream>,
     mut respond: SendResponse<UnsentBytes>,
+    has_events: Arc<AtomicBool>,
 ) {
     let length = content_length(request.headers());
     let request = request.map(|stream| RequestBody { stream, length });
@@ -239,7 +277,7 @@ async fn serve_stream(
     complete(head.headers_mut(), &body);
     let ends = body.is_end_stream();
     match respond.send_response(head, ends) {
-        Ok(stream) if !ends => Sender::new(stream, body).send().await,
+        Ok(stream) if !ends => Sender::new(stream, body, has_events).send().await,
         Ok(_) => {}
         Err(error) => tracing::debug!(%error, "response not sent"),
     }
@@ -292,11 +330,16 @@ impl http_body::Body for RequestBody {
 }
 
 impl Sender {
-    fn new(stream: SendStream<UnsentBytes>, body: OutgoingBody) -> Self {
+    fn new(
+        stream: SendStream<UnsentBytes>,
+        body: OutgoingBody,
+        has_events: Arc<AtomicBool>,
+    ) -> Self {
         body.response().set_has_stream(true);
         Self {
             stream,
             body,
+            has_events,
             over: None,
         }
     }
@@ -385,6 +428,10 @@ impl Sender {
     }
 
     fn give(&mut self, bytes: UnsentBytes, ends: bool) -> Result<(), Closed> {
+        if self.body.is_endless() {
+            // Before the transport wakes the connection.
+            self.has_events.store(true, Ordering::Release);
+        }
         self.stream.send_data(bytes, ends).map_err(|_| Closed)
     }
 }

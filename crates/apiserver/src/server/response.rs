@@ -26,6 +26,8 @@ pub struct OutgoingBody {
     is_shared: bool,
     /// The length of the last piece.
     piece: usize,
+    /// The bytes that are charged for what the body holds.
+    held: usize,
     end: Option<EndTask>,
     /// The wait for room in the space's share of unsent bytes.
     room: Option<BoxFuture<'static, ()>>,
@@ -53,12 +55,13 @@ impl OutgoingBody {
         in_flight.await_server(is_endless);
         let payer = payer.map(|Payer(space)| space);
         let response = pool.begin(payer, in_flight, 0);
-        let body = Self {
+        let mut body = Self {
             body,
             response,
             is_endless,
             is_shared,
             piece: 0,
+            held: 0,
             end: None,
             room: None,
         };
@@ -112,6 +115,11 @@ impl OutgoingBody {
             over.await;
             tokio::time::sleep(END_GRACE).await;
         }))
+    }
+
+    /// Whether the body has no end of its own: a watch.
+    pub const fn is_endless(&self) -> bool {
+        self.is_endless
     }
 
     /// Notes that the client has taken the last piece.
@@ -181,14 +189,18 @@ impl OutgoingBody {
         })
     }
 
-    fn charge_held(&self) {
+    fn charge_held(&mut self) {
         let overhead = if self.is_endless { 0 } else { OVERHEAD };
         let held = if self.is_shared {
             0
         } else {
             self.body.held_bytes()
         };
-        self.response.set_held(overhead + held);
+        // All spaces share the lock, and what a watch holds does not change with its events.
+        if overhead + held != self.held {
+            self.held = overhead + held;
+            self.response.set_held(self.held);
+        }
     }
 }
 

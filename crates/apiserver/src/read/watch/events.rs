@@ -126,9 +126,13 @@ impl Events {
             }
         }
         self.batch = (self.batch * 2).min(MAX_BATCH);
-        let before = events.iter().filter_map(|event| event.before.as_ref());
-        let objects = events.iter().map(|event| &event.object).chain(before);
-        versions::prepare(&self.registry, None, &granted.path().kind, objects).await?;
+        let kind = &granted.path().kind;
+        if kind.custom().is_some() {
+            let before = events.iter().filter_map(|event| event.before.as_ref());
+            let objects = events.iter().map(|event| &event.object).chain(before);
+            // Boxed, so that idle watches do not keep the space for calls of webhooks.
+            Box::pin(versions::prepare(&self.registry, None, kind, objects)).await?;
+        }
         Ok(events)
     }
 
@@ -158,11 +162,13 @@ impl Events {
                 Position::History(after) => {
                     let (log, before) = (&self.collection, self.needs_before);
                     let replay = Replay::begin(&self.registry, granted, log, *after, before);
-                    self.position = Position::Replay(replay.await?);
+                    // Boxed, so that watches of the log do not keep the space for it.
+                    self.position = Position::Replay(Box::pin(replay).await?);
                 }
                 Position::Replay(replay) => {
                     let (registry, log) = (&self.registry, &self.collection);
-                    let caught_up = replay.read_on(registry, log, self.batch, events).await?;
+                    let caught_up = replay.read_on(registry, log, self.batch, events);
+                    let caught_up = Box::pin(caught_up).await?;
                     if let Some(cursor) = caught_up {
                         self.subscription.resume(cursor);
                         self.position = Position::Log(cursor);

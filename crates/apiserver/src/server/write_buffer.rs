@@ -1,0 +1,241 @@
+//! Frames of one connection, gathered into large writes.
+//!
+//! HTTP/2 flushes after every frame with data. Each flush is a TLS record and a system call, which
+//! costs more than the event of a watch that is in it. So flushes of HTTP/2 are ignored, and what
+//! it has written is sent when it has nothing more to write, or when a TLS record is full.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// A stream that buffers what is written, until [`Flusher::poll_flush`] or until a TLS record is
+/// full.
+#[derive(Debug)]
+pub struct WriteBuffer<S>(Arc<Mutex<Buffered<S>>>);
+
+/// Sends what a [`WriteBuffer`] holds. Both belong to one task, so that neither waits for the
+/// other.
+#[derive(Debug)]
+pub struct Flusher<S>(Arc<Mutex<Buffered<S>>>);
+
+#[derive(Debug)]
+struct Buffered<S> {
+    stream: S,
+    unsent: BytesMut,
+}
+
+/// The most bytes that are buffered: those of the largest TLS record.
+const MAX_BUFFERED: usize = 16 << 10;
+
+/// Buffers what is written to a stream.
+pub fn buffer<S>(stream: S) -> (WriteBuffer<S>, Flusher<S>) {
+    let unsent = BytesMut::new();
+    let shared = Arc::new(Mutex::new(Buffered { stream, unsent }));
+    (WriteBuffer(Arc::clone(&shared)), Flusher(shared))
+}
+
+impl<S: AsyncWrite + Unpin> Flusher<S> {
+    /// Sends everything that was written.
+    pub fn poll_flush(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut buffered = lock(&self.0);
+        if buffered.unsent.is_empty() {
+            // The TLS session may hold the rest of an earlier write, and flushes it when the
+            // socket has room: HTTP/2 is polled then, and so is this.
+            return Pin::new(&mut buffered.stream).poll_flush(context);
+        }
+        ready!(buffered.poll_send(context))?;
+        Pin::new(&mut buffered.stream).poll_flush(context)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Buffered<S> {
+    /// Hands the buffer to the stream.
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.unsent.is_empty() {
+            let written = Pin::new(&mut self.stream).poll_write(context, &self.unsent);
+            match ready!(written)? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                written => self.unsent.advance(written),
+            }
+        }
+        // An idle connection holds no buffer.
+        self.unsent = BytesMut::new();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Is ready when there is room in the buffer.
+    fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.unsent.len() >= MAX_BUFFERED {
+            ready!(self.poll_send(context))?;
+        }
+        Poll::Ready(Ok(MAX_BUFFERED - self.unsent.len()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for WriteBuffer<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut lock(&self.0).stream).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteBuffer<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let mut buffered = lock(&self.0);
+        let room = ready!(buffered.poll_room(context))?;
+        let mut written = 0;
+        for part in parts {
+            let length = part.len().min(room - written);
+            buffered.unsent.extend_from_slice(&part[..length]);
+            written += length;
+        }
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    /// Does nothing: [`Flusher`] sends what is buffered.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut buffered = lock(&self.0);
+        ready!(buffered.poll_send(context))?;
+        Pin::new(&mut buffered.stream).poll_shutdown(context)
+    }
+}
+
+fn lock<S>(buffered: &Mutex<Buffered<S>>) -> MutexGuard<'_, Buffered<S>> {
+    buffered.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    /// Counts writes, and takes at most so many bytes.
+    #[derive(Debug, Default)]
+    struct Socket {
+        writes: Vec<Vec<u8>>,
+        room: usize,
+        is_shut_down: bool,
+    }
+
+    impl AsyncWrite for Socket {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            let length = bytes.len().min(self.room);
+            if length == 0 {
+                return Poll::Pending;
+            }
+            self.room -= length;
+            self.writes.push(bytes[..length].to_vec());
+            Poll::Ready(Ok(length))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.is_shut_down = true;
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    fn socket(room: usize) -> (WriteBuffer<Socket>, Flusher<Socket>) {
+        buffer(Socket {
+            room,
+            ..Socket::default()
+        })
+    }
+
+    fn write(buffer: &mut WriteBuffer<Socket>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let mut context = Context::from_waker(Waker::noop());
+        let half = bytes.len() / 2;
+        let parts = [IoSlice::new(&bytes[..half]), IoSlice::new(&bytes[half..])];
+        let written = Pin::new(&mut *buffer).poll_write_vectored(&mut context, &parts);
+        assert!(Pin::new(buffer).poll_flush(&mut context).is_ready());
+        written
+    }
+
+    fn lengths(flusher: &Flusher<Socket>) -> Vec<usize> {
+        lock(&flusher.0)
+            .stream
+            .writes
+            .iter()
+            .map(Vec::len)
+            .collect()
+    }
+
+    #[test]
+    fn frames_are_sent_in_one_write() {
+        let (mut buffer, flusher) = socket(usize::MAX);
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..10 {
+            assert!(matches!(
+                write(&mut buffer, &[7; 1000]),
+                Poll::Ready(Ok(1000))
+            ));
+        }
+        assert!(lengths(&flusher).is_empty());
+        assert!(flusher.poll_flush(&mut context).is_ready());
+        assert_eq!(lengths(&flusher), [10_000]);
+        assert!(flusher.poll_flush(&mut context).is_ready());
+        assert_eq!(lengths(&flusher).len(), 1, "nothing is left to be sent");
+        assert_eq!(lock(&flusher.0).unsent.capacity(), 0);
+    }
+
+    #[test]
+    fn full_buffer_is_sent_and_a_full_socket_stops_writes() {
+        let (mut buffer, flusher) = socket(20_000);
+        let mut context = Context::from_waker(Waker::noop());
+        let bytes: Vec<u8> = (0..40_000_usize).map(|n| (n % 251) as u8).collect();
+        let mut sent = 0;
+        while let Poll::Ready(Ok(written)) = write(&mut buffer, &bytes[sent..]) {
+            assert!(written > 0);
+            sent += written;
+        }
+        // One record is in the socket, and a part of the second; its rest is in the buffer.
+        assert_eq!((sent, lengths(&flusher)), (32_768, vec![16_384, 3_616]));
+        assert!(flusher.poll_flush(&mut context).is_pending());
+        lock(&flusher.0).stream.room = usize::MAX;
+        while let Poll::Ready(Ok(written)) = write(&mut buffer, &bytes[sent..]) {
+            sent += written;
+            if sent == bytes.len() {
+                break;
+            }
+        }
+        assert!(Pin::new(&mut buffer).poll_shutdown(&mut context).is_ready());
+        let socket = &lock(&flusher.0).stream;
+        assert!(socket.is_shut_down);
+        assert_eq!(socket.writes.concat(), bytes);
+    }
+}
