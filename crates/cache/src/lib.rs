@@ -41,11 +41,11 @@ use insula_kinds::kinds;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-pub use collection::{Change, Collection, Cursor, Event, Lost, Snapshot, frame};
+pub use collection::{Change, Collection, Cursor, Encoding, Event, Lost, Snapshot, frame};
 pub use collection_key::{CollectionKey, Keyed, definitions};
 pub use definitions::{PUBLISHED, is_published};
 pub use derived::Derived;
-pub use entry::{Stored, without_revision};
+pub use entry::{Message, Stored, without_revision};
 pub use feed::{Feed, load};
 pub use hooks::Hooks;
 pub use owner_graph::{Hold, Node, OwnerGraph};
