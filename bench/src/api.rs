@@ -9,6 +9,7 @@ mod definition;
 mod deletion;
 mod discovery;
 mod floor;
+mod formats;
 mod kinds;
 mod kubeconfig;
 mod leases;
@@ -81,6 +82,7 @@ pub enum Part {
     Start,
     Writes,
     Lists,
+    Formats,
     Watches,
     Tenants,
     Access,
@@ -103,6 +105,7 @@ pub struct Sizes {
     operations: usize,
     objects: usize,
     lists: usize,
+    formats: formats::Size,
     watches: [Watch; 2],
     tenants: tenants::Size,
     access: access::Size,
@@ -133,6 +136,15 @@ impl Sizes {
         operations: 20_000,
         objects: 5_000,
         lists: 160,
+        formats: formats::Size {
+            objects: 5_000,
+            lists: 40,
+            secrets: 40,
+            watchers: 50,
+            events: 400,
+            readers: 20,
+            read_objects: 50_000,
+        },
         watches: [
             Watch {
                 name: "some watchers",
@@ -200,6 +212,15 @@ impl Sizes {
         operations: 200,
         objects: 50,
         lists: 8,
+        formats: formats::Size {
+            objects: 50,
+            lists: 4,
+            secrets: 2,
+            watchers: 3,
+            events: 10,
+            readers: 2,
+            read_objects: 100,
+        },
         watches: [
             Watch {
                 name: "some watchers",
@@ -278,6 +299,10 @@ impl Sizes {
             Part::Start | Part::Published | Part::Floor => true,
             Part::Writes => is_long,
             Part::Lists => is_long && self.objects >= full.objects && self.lists >= full.lists,
+            Part::Formats => {
+                self.formats.objects >= full.formats.objects
+                    && self.formats.read_objects >= full.formats.read_objects
+            }
             Part::Watches => {
                 let watchers = |sizes: &Self| sizes.watches.map(|watch| watch.watchers);
                 watchers(self) == watchers(&full)
@@ -383,9 +408,13 @@ async fn of_server(args: &Args, program: &Program, sizes: Sizes) -> Result<Figur
         let measure = async |subject: &Subject| deletion::measure(subject, sizes.deletion).await;
         figures = figures.and(on_new(program, measure).await.context("of deletion")?);
     }
-    // The floor has no operators.
+    // The floor has no operators, and speaks JSON only.
     if program.path == std::env::current_exe()? {
         return Ok(figures);
+    }
+    if args.wants(Part::Formats) {
+        let measure = async |subject: &Subject| formats::measure(subject, sizes.formats).await;
+        figures = figures.and(on_new(program, measure).await.context("of formats")?);
     }
     if args.wants(Part::Brokers) {
         let measured = brokers::measure(program, sizes.brokers).await;
