@@ -9,6 +9,7 @@ mod definition;
 mod deletion;
 mod discovery;
 mod floor;
+mod formats;
 mod kinds;
 mod kubeconfig;
 mod leases;
@@ -83,6 +84,7 @@ pub enum Part {
     Writes,
     Lists,
     Pages,
+    Formats,
     Watches,
     Tenants,
     Access,
@@ -106,6 +108,7 @@ pub struct Sizes {
     objects: usize,
     lists: usize,
     pages: pages::Size,
+    formats: formats::Size,
     watches: [Watch; 2],
     tenants: tenants::Size,
     access: access::Size,
@@ -141,6 +144,15 @@ impl Sizes {
             pages: 200,
             converging: 55_000,
             writes: 1_000,
+        },
+        formats: formats::Size {
+            objects: 5_000,
+            lists: 40,
+            secrets: 40,
+            watchers: 50,
+            events: 400,
+            readers: 20,
+            read_objects: 50_000,
         },
         watches: [
             Watch {
@@ -214,6 +226,15 @@ impl Sizes {
             pages: 3,
             converging: 1_100,
             writes: 100,
+        },
+        formats: formats::Size {
+            objects: 50,
+            lists: 4,
+            secrets: 2,
+            watchers: 3,
+            events: 10,
+            readers: 2,
+            read_objects: 100,
         },
         watches: [
             Watch {
@@ -294,6 +315,10 @@ impl Sizes {
             Part::Writes => is_long,
             Part::Lists => is_long && self.objects >= full.objects && self.lists >= full.lists,
             Part::Pages => self.pages.objects == full.pages.objects,
+            Part::Formats => {
+                self.formats.objects >= full.formats.objects
+                    && self.formats.read_objects >= full.formats.read_objects
+            }
             Part::Watches => {
                 let watchers = |sizes: &Self| sizes.watches.map(|watch| watch.watchers);
                 watchers(self) == watchers(&full)
@@ -399,13 +424,17 @@ async fn of_server(args: &Args, program: &Program, sizes: Sizes) -> Result<Figur
         let measure = async |subject: &Subject| deletion::measure(subject, sizes.deletion).await;
         figures = figures.and(on_new(program, measure).await.context("of deletion")?);
     }
-    // The floor has no operators.
+    // The floor has no operators, and speaks JSON only.
     if program.path == std::env::current_exe()? {
         return Ok(figures);
     }
     if args.wants(Part::Pages) {
         let measured = pages::measure(program, sizes.pages).await;
         figures = figures.and(measured.context("of pages")?);
+    }
+    if args.wants(Part::Formats) {
+        let measure = async |subject: &Subject| formats::measure(subject, sizes.formats).await;
+        figures = figures.and(on_new(program, measure).await.context("of formats")?);
     }
     if args.wants(Part::Brokers) {
         let measured = brokers::measure(program, sizes.brokers).await;

@@ -1,8 +1,8 @@
 //! The tables, from the figures of the server and of the floor.
 
 use super::{
-    Sizes, customs, definition, deletion, leases, lists, pages, published, server::Program,
-    tenants, writes,
+    Sizes, customs, definition, deletion, formats, leases, lists, pages, published,
+    server::Program, tenants, writes,
 };
 use crate::figures::Figures;
 use crate::report::{Unit, grouped, table, text};
@@ -56,6 +56,7 @@ impl Results {
         self.operations(&lists, &lists::OPERATIONS);
         self.memory(sizes);
         self.pages(sizes);
+        self.formats(sizes);
         self.watches(sizes);
         self.tenants();
         self.inside(sizes);
@@ -227,6 +228,38 @@ impl Results {
             &["server", "then", "most until then"],
             rows.collect(),
         );
+    }
+
+    fn formats(&self, sizes: &Sizes) {
+        let size = sizes.formats;
+        let names: Vec<_> = formats::LISTS.map(formats::list_name).into();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        let title = format!("Lists of {} objects in every format", grouped(size.objects));
+        self.operations(&title, &names);
+        let names: Vec<_> = formats::SECRETS.map(formats::secrets_name).into();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        let title = format!("Lists of {} Secrets of 1 MiB", grouped(size.secrets));
+        self.operations(&title, &names);
+        let row = |what: String, figure: String, unit: Unit| {
+            let value = self.insula.get(&figure)?;
+            Some(vec![what, unit.format(value)])
+        };
+        let events = formats::EVENTS.into_iter().filter_map(|format| {
+            let figure = format!("event as {}", format.name);
+            row(format!("an event as {}", format.name), figure, Unit::Time)
+        });
+        let title = format!("CPU of an event for each of {} watchers", size.watchers);
+        print(&title, &["what", "CPU of the server"], events.collect());
+        let readers = formats::READERS.into_iter().filter_map(|format| {
+            let figure = format!("readers of {} grown", format.name);
+            row(format.name.to_owned(), figure, Unit::Bytes)
+        });
+        let title = format!(
+            "Memory for {} slow readers of {} objects each",
+            size.readers,
+            grouped(size.read_objects)
+        );
+        print(&title, &["format", "memory grown"], readers.collect());
     }
 
     fn watches(&self, sizes: &Sizes) {

@@ -81,6 +81,34 @@ const TARGETS: &[Target] = &[
     )
     .of(Part::Lists),
     Target::time(
+        "list of 5,000 as protobuf",
+        "list as protobuf cpu",
+        12.0 * MILLI,
+        40.0 * MILLI,
+    )
+    .of(Part::Formats),
+    Target::time(
+        "Table of 40 Secrets of 1 MiB",
+        "Secrets as Table cpu",
+        2.0 * MILLI,
+        1.4 * MILLI,
+    )
+    .of(Part::Formats),
+    Target {
+        what: "an event as protobuf, beside one as JSON",
+        figure: "event ratio",
+        part: Part::Formats,
+        bound: Bound::AtMost(1.2),
+        unit: Unit::Ratio,
+        other: None,
+    },
+    Target::readers(
+        "memory for 20 slow readers of 50,000 objects as protobuf",
+        "readers of protobuf grown",
+    ),
+    Target::readers("the same as pretty JSON", "readers of pretty JSON grown"),
+    Target::readers("the same as Table", "readers of Table grown"),
+    Target::time(
         "event delivered, 100 watchers",
         "some watchers delivered cpu",
         7.0 * MICRO,
@@ -342,6 +370,15 @@ impl Target {
         Self {
             unit: Unit::Bytes,
             ..Self::time(what, figure, bound * MEGA, other * MEGA)
+        }
+    }
+
+    /// A target of the memory for slow readers of a large list.
+    const fn readers(what: &'static str, figure: &'static str) -> Self {
+        Self {
+            other: None,
+            part: Part::Formats,
+            ..Self::memory(what, figure, 100.0, 0.0)
         }
     }
 

@@ -5,5 +5,6 @@ pub mod body;
 pub mod gzip;
 pub mod indent;
 pub mod input;
+pub mod list;
 pub mod view;
 mod yaml;

@@ -1,6 +1,8 @@
 //! LIST: which revision a list shows, and its metadata.
 
 use crate::fixtures::{assert_refused, names, revision};
+use anyhow::Context;
+use insula_kinds::{protobuf, types};
 use insula_store::{At, KeyRange, Revision, Transaction};
 use insula_testkit::server::{Client, Engine, Setup, TestServer};
 use serde_json::{Value, json};
@@ -49,6 +51,55 @@ async fn items_are_in_key_order_without_kinds() -> anyhow::Result<()> {
     );
     assert!(answer.text().starts_with(&begin), "{}", answer.text());
     assert!(answer.text().ends_with("}]}\n"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn large_lists_are_complete_in_every_format() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    for number in 0..60 {
+        let value = "x".repeat(100 * number);
+        let object = json!({"metadata": {"name": format!("m{number:02}")}, "data": {"k": value}});
+        assert_eq!(client.post(MAPS, &object).await?.status, 201);
+    }
+    let whole = client.get(MAPS).await?.json();
+    let count = whole["items"].as_array().map_or(0, Vec::len);
+    let meta = "g=meta.k8s.io;v=v1";
+    for (accept, member, has_length) in [
+        ("application/json".to_owned(), "items", true),
+        ("application/json;pretty=1".to_owned(), "items", false),
+        (format!("application/json;as=Table;{meta}"), "rows", false),
+        (
+            format!("application/json;as=PartialObjectMetadataList;{meta}"),
+            "items",
+            false,
+        ),
+    ] {
+        let answer = client.accept(MAPS, &accept).await?;
+        let items = answer.json()[member].as_array().map_or(0, Vec::len);
+        assert_eq!((answer.status, items), (200, count), "{accept}");
+        let length = answer.header("content-length");
+        assert_eq!(!length.is_empty(), has_length, "{accept}: {length}");
+    }
+    let pretty = client.accept(MAPS, "application/json;pretty=1").await?;
+    assert_eq!(pretty.json(), whole);
+    let yaml = client.accept(MAPS, "application/yaml").await?.text();
+    assert_eq!(yaml.matches("\n    name: m").count(), count, "{yaml}");
+    let protobuf = "application/vnd.kubernetes.protobuf";
+    // The first list measures the objects, and the second knows their lengths.
+    let lists = [
+        client.accept(MAPS, protobuf).await?,
+        client.accept(MAPS, protobuf).await?,
+    ];
+    for list in &lists {
+        assert_eq!(list.header("content-length"), list.body.len().to_string());
+        let envelope = protobuf::open(&list.body)?;
+        let of = types().find("api.core.v1.ConfigMapList");
+        let of = of.context("the type is known")?;
+        let tree = protobuf::decode(of, envelope.raw)?;
+        assert_eq!(tree["items"], whole["items"]);
+    }
     Ok(())
 }
 

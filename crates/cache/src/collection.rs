@@ -67,6 +67,18 @@ pub struct Event {
     pub before: Option<Arc<Stored>>,
     time: Instant,
     frame: OnceLock<Bytes>,
+    other_frame: OnceLock<(Encoding, Bytes)>,
+}
+
+/// An encoding of an event other than the line of a JSON watch, the same for all its watchers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// The object as protobuf.
+    Protobuf,
+    /// Its metadata as JSON.
+    MetadataJson,
+    /// Its metadata as protobuf.
+    MetadataProtobuf,
 }
 
 /// The sort of a change.
@@ -139,8 +151,8 @@ pub struct Snapshot {
 const MAX_EVENTS: usize = 1024;
 
 /// The most bytes of a log, so that a tenant with large objects cannot fill the memory with
-/// history.
-const MAX_WEIGHT: usize = 4 << 20;
+/// history: four copies of a thousand usual objects, see [`Event::weight`].
+const MAX_WEIGHT: usize = 5 << 20;
 
 impl Collection {
     /// An empty collection, with no events known up to `floor`.
@@ -544,6 +556,7 @@ impl Event {
             before,
             time: Instant::now(),
             frame: OnceLock::new(),
+            other_frame: OnceLock::new(),
         }
     }
 
@@ -554,6 +567,19 @@ impl Event {
         match self.object.is_shared() {
             true => make(),
             false => self.frame.get_or_init(make).clone(),
+        }
+    }
+
+    /// Returns the event in another encoding. The one that is asked for first is kept for all
+    /// watchers: most clients of a kind speak the same. Those of shared objects are not kept.
+    pub fn frame_in(&self, encoding: Encoding, encode: impl Fn() -> Bytes) -> Bytes {
+        if self.object.is_shared() {
+            return encode();
+        }
+        let (kept, frame) = self.other_frame.get_or_init(|| (encoding, encode()));
+        match *kept == encoding {
+            true => frame.clone(),
+            false => encode(),
         }
     }
 
@@ -573,14 +599,14 @@ impl Event {
     }
 
     fn weight(&self) -> usize {
-        // This event may be the last holder of the state before. The line for watchers is
-        // another copy, once it is encoded.
+        // This event may be the last holder of the state before. The line for watchers and the
+        // frame in another encoding are two more copies, once they are encoded.
         let before = self.before.as_ref().map_or(0, |before| before.weight());
-        let line = match self.object.is_shared() {
+        let frames = match self.object.is_shared() {
             true => 0,
-            false => self.object.weight(),
+            false => 2 * self.object.weight(),
         };
-        self.object.weight() + line + before
+        self.object.weight() + frames + before
     }
 }
 
@@ -690,6 +716,20 @@ mod tests {
         let closed = collection.read_on(&mut cursor, 1, &mut events);
         assert_eq!(closed, Err(Lost::Closed));
         assert_eq!(collection.after(end), Err(Lost::Closed));
+    }
+
+    #[test]
+    fn event_is_encoded_once_for_all_watchers_of_an_encoding() {
+        let Put::Object(object) = put("a", 1) else {
+            unreachable!("an object is put");
+        };
+        let event = Event::new(Revision::new(1), Change::Added, Arc::new(object), None);
+        let first = event.frame_in(Encoding::Protobuf, || Bytes::from_static(b"p"));
+        let again = || unreachable!("the frame is kept");
+        assert_eq!(event.frame_in(Encoding::Protobuf, again), first);
+        let other = event.frame_in(Encoding::MetadataJson, || Bytes::from_static(b"m"));
+        assert_eq!(other, "m");
+        assert_eq!(event.frame_in(Encoding::Protobuf, again), "p");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::{BufMut, Bytes};
@@ -31,9 +32,32 @@ pub struct Stored {
     /// When it was last written, in seconds since 1970, if it [expires](crate::expiry); else zero.
     pub written: u32,
     labels: OnceLock<Labels>,
-    /// Of custom objects only.
-    versions: OnceLock<Box<Versions>>,
+    /// The lengths of the messages, by [`Message`]; zero if not known yet.
+    message_lengths: [AtomicU32; 2],
+    /// Of custom objects and of large objects only.
+    extras: OnceLock<Box<Extras>>,
 }
+
+/// What is kept beside few objects.
+#[derive(Debug, Default)]
+struct Extras {
+    /// The object in other versions.
+    versions: Versions,
+    /// The parts that table rows show; empty if they are not worth keeping.
+    row_parts: OnceLock<Box<[u8]>>,
+}
+
+/// A protobuf message of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// The object.
+    Object,
+    /// Its metadata.
+    Metadata,
+}
+
+/// The size from which on the parts that table rows show are kept.
+const MIN_LARGE: usize = 16 << 10;
 
 /// The labels of an object, few and sorted.
 pub type Labels = Box<[(Box<str>, Box<str>)]>;
@@ -67,7 +91,8 @@ impl Stored {
             built_in: false,
             written: 0,
             labels: OnceLock::new(),
-            versions: OnceLock::new(),
+            message_lengths: [AtomicU32::new(0), AtomicU32::new(0)],
+            extras: OnceLock::new(),
         }
     }
 
@@ -95,7 +120,43 @@ impl Stored {
 
     /// The object in other versions.
     pub fn versions(&self) -> &Versions {
-        self.versions.get_or_init(Box::default)
+        &self.extras.get_or_init(Box::default).versions
+    }
+
+    /// Returns the length of a message of the object, which is computed once.
+    pub fn message_length(&self, message: Message, compute: impl FnOnce() -> usize) -> usize {
+        let kept = &self.message_lengths[message as usize];
+        match kept.load(Ordering::Relaxed) {
+            0 => {
+                let length = compute();
+                kept.store(u32::try_from(length).unwrap_or(0), Ordering::Relaxed);
+                length
+            }
+            length => length as usize,
+        }
+    }
+
+    /// Returns the parts of a large object that table rows show, which are selected once. `None`
+    /// if the object is small, or if the parts are not much smaller.
+    pub fn row_parts(&self, select: impl FnOnce(&[u8]) -> Vec<u8>) -> Option<&[u8]> {
+        let length = self.text.length();
+        if length < MIN_LARGE {
+            return None;
+        }
+        let extras = self.extras.get_or_init(Box::default);
+        let parts = extras.row_parts.get_or_init(|| {
+            let parts = select(&self.body());
+            match parts.len() < length / 8 {
+                true => parts.into(),
+                false => Box::default(),
+            }
+        });
+        (!parts.is_empty()).then_some(parts)
+    }
+
+    /// Returns the JSON of the metadata. Nothing after it is read or assembled.
+    pub fn metadata_text(&self) -> Cow<'_, [u8]> {
+        self.text.metadata()
     }
 
     /// Returns the precondition of a transaction that changes the object.
@@ -120,6 +181,11 @@ impl Stored {
     /// Returns the beginning of the JSON, at most `max` bytes.
     pub fn beginning(&self, max: usize) -> Cow<'_, [u8]> {
         self.text.beginning(max)
+    }
+
+    /// The length of the JSON.
+    pub fn length(&self) -> usize {
+        self.text.length()
     }
 
     /// Whether the JSON is held in chunks that other objects share.
@@ -407,6 +473,28 @@ mod tests {
         assert_eq!(stored.annotation("a").as_deref(), Some("1"));
         let cut = Stored::new("a".into(), Revision::new(7), &json.as_bytes()[..50]);
         assert_eq!((cut.tenant(), cut.label("a")), (None, None));
+    }
+
+    #[test]
+    fn message_lengths_are_computed_once() {
+        let stored = stored();
+        assert_eq!(stored.message_length(Message::Object, || 7), 7);
+        assert_eq!(stored.message_length(Message::Metadata, || 5), 5);
+        let again = || unreachable!("the length is known");
+        assert_eq!(stored.message_length(Message::Object, again), 7);
+    }
+
+    #[test]
+    fn row_parts_of_large_objects_are_selected_once() {
+        let large = format!(r#"{{"data":"{}"}}"#, "x".repeat(MIN_LARGE));
+        let large = Stored::unsaved("a".into(), large.into());
+        assert_eq!(large.row_parts(|_| b"{}".to_vec()), Some(&b"{}"[..]));
+        let again = |_: &[u8]| unreachable!("the parts are known");
+        assert_eq!(large.row_parts(again), Some(&b"{}"[..]));
+        assert_eq!(stored().row_parts(again), None);
+        let same = Stored::unsaved("a".into(), large.body().into_owned());
+        assert_eq!(same.row_parts(<[u8]>::to_vec), None);
+        assert_eq!(same.row_parts(again), None);
     }
 
     #[test]

@@ -48,12 +48,13 @@ use tokio::time::Instant;
 
 pub use all_spaces::{AllContents, AllObjects, SpaceObjects};
 pub use collection::{
-    Change, Collection, Contents, Cursor, Event, Interest, Lost, Snapshot, Subscription, frame,
+    Change, Collection, Contents, Cursor, Encoding, Event, Interest, Lost, Snapshot, Subscription,
+    frame,
 };
 pub use collection_key::{CollectionKey, Keyed, definitions};
 pub use definitions::{PUBLISHED, is_published};
 pub use derived::Derived;
-pub use entry::{Stored, without_revision};
+pub use entry::{Message, Stored, without_revision};
 pub use feed::{Feed, load};
 pub use hooks::Hooks;
 pub use objects::Objects;

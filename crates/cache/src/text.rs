@@ -1,10 +1,12 @@
 //! The JSON of one object: whole, in shared chunks, or as a filled template.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes};
 use insula_core::Revision;
+use insula_kinds::scan::Members;
 
 use crate::entry::{after_uid, uid, with_revision, without_revision};
 use crate::pool::{Chunk, Pool};
@@ -119,6 +121,22 @@ impl Text {
         }
     }
 
+    /// Returns the text of the metadata; `{}` if there is none.
+    pub fn metadata(&self) -> Cow<'_, [u8]> {
+        if let Self::Whole(json) = self {
+            return Cow::Borrowed(metadata_range(json).map_or(b"{}", |range| &json[range]));
+        }
+        let mut max = FIRST_BEGINNING;
+        loop {
+            let beginning = self.beginning(max);
+            match metadata_range(&beginning) {
+                Some(range) => return Cow::Owned(beginning[range].to_vec()),
+                None if beginning.len() < max => return Cow::Borrowed(b"{}"),
+                None => max *= 4,
+            }
+        }
+    }
+
     /// The UID.
     pub fn uid(&self) -> Option<&str> {
         let head: &[u8] = match self {
@@ -171,6 +189,16 @@ impl Text {
     }
 }
 
+/// The most bytes of a shared text that are assembled at first to find its metadata.
+const FIRST_BEGINNING: usize = 4 << 10;
+
+/// Returns the range of the metadata, if the text has all of it.
+fn metadata_range(json: &[u8]) -> Option<Range<usize>> {
+    let mut members = Members::new(json, 0);
+    let found = members.find(|(name, _)| *name == b"metadata");
+    found.map(|(_, range)| range)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,6 +235,35 @@ mod tests {
         let later = Revision::new(1234);
         assert_eq!(shared.at(later).bytes(), whole.at(later).bytes());
         assert_eq!(shared.at(later).length(), whole.at(later).length());
+    }
+
+    #[test]
+    fn metadata_is_found_at_the_beginning() {
+        let (pool, at) = (Arc::new(Pool::default()), Revision::new(7));
+        let annotation = "y".repeat(3 * FIRST_BEGINNING);
+        for metadata in [
+            r#"{"uid":"u-1","resourceVersion":"7","tenant":"t1"}"#.to_owned(),
+            format!(
+                r#"{{"uid":"u-1","resourceVersion":"7","annotations":{{"a":"{annotation}"}}}}"#
+            ),
+        ] {
+            let stored = metadata.replace(r#","resourceVersion":"7""#, "");
+            for length in [10, 40_000] {
+                let data = "x".repeat(length);
+                let json = format!(r#"{{"kind":"K","metadata":{stored},"data":"{data}"}}"#);
+                let json = json.as_bytes();
+                for text in [
+                    Text::whole(json, at),
+                    Text::shared(json, at, &pool),
+                    Text::templated(json, at, &pool),
+                ] {
+                    assert_eq!(text.metadata(), metadata.as_bytes());
+                }
+            }
+        }
+        for none in ["{}", "", r#"{"kind":"K""#] {
+            assert_eq!(Text::whole(none.as_bytes(), at).metadata(), &b"{}"[..]);
+        }
     }
 
     #[test]

@@ -100,6 +100,18 @@ impl Path {
         self.text.strip_prefix('.').unwrap_or(&self.text)
     }
 
+    /// The names of the first member and of the member inside it, if there is one. `None` if the
+    /// path does not begin with a member, or has steps that may look elsewhere.
+    pub fn beginning(&self) -> Option<(&str, Option<&str>)> {
+        let is_plain = |step: &Step| matches!(step, Step::Member(_) | Step::Slice(_));
+        match self.steps.as_slice() {
+            steps if !steps.iter().all(is_plain) => None,
+            [Step::Member(first), Step::Member(second), ..] => Some((first, Some(second))),
+            [Step::Member(first), ..] => Some((first, None)),
+            _ => None,
+        }
+    }
+
     /// The first value found; `None` also if the path does not fit the object.
     pub fn first<'a>(&'a self, object: &'a Object) -> Option<Cow<'a, Value>> {
         find::first(&self.steps, object)

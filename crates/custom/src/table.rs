@@ -1,6 +1,7 @@
 //! Table rows of custom objects, as kubectl prints them.
 
 use insula_kinds::go::{self, Printed};
+use insula_kinds::print::Part;
 use insula_kinds::time::{self, Precision};
 use insula_kinds::{Object, Value};
 
@@ -105,6 +106,27 @@ pub fn cells(columns: &[Column], object: &Object, now_seconds: i64) -> Vec<Value
         .iter()
         .map(|column| column.cell(object, now_seconds));
     std::iter::once(Value::from(name)).chain(others).collect()
+}
+
+/// Returns how much of a member of an object its cells show.
+pub fn row_part(columns: &[Column], member: &str) -> Part {
+    let mut part = match member {
+        "metadata" => Part::Unmanaged,
+        _ => Part::None,
+    };
+    for column in columns {
+        match column.path.beginning() {
+            None => return Part::Whole,
+            Some((first, second)) if first == member => {
+                let is_unmanaged = second.is_some_and(|second| second != "managedFields");
+                if member != "metadata" || !is_unmanaged {
+                    part = Part::Whole;
+                }
+            }
+            Some(_) => {}
+        }
+    }
+    part
 }
 
 /// Formats any value as text: objects and lists as JSON, scalars as Go prints them.

@@ -24,6 +24,7 @@ pub mod print;
 pub mod protobuf;
 pub mod quantity;
 pub mod quota;
+pub mod scan;
 pub mod selector;
 pub mod text;
 pub mod time;

@@ -11,6 +11,7 @@ mod admission;
 mod autoscale;
 mod cluster;
 mod network;
+mod parts;
 mod pod;
 mod row;
 mod selector;
@@ -21,6 +22,8 @@ use serde_json::json;
 
 use crate::{Kind, Object, Value};
 use row::Row;
+
+pub use parts::{Part, decode_parts, row_part};
 
 /// Returns the cells of the object's row in the order of the kind's columns; none for
 /// kinds without a table.

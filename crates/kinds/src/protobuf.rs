@@ -8,14 +8,17 @@
 mod decode;
 mod encode;
 mod envelope;
+mod layout;
 mod plan;
+mod transcode;
 mod wire;
 
 use crate::quantity::QuantityError;
 
 pub use decode::decode;
 pub use encode::encode;
-pub use envelope::{Envelope, list, open, seal, watch_frame};
+pub use envelope::{Envelope, ListFrame, open, put_item, seal, watch_frame};
+pub use transcode::{encode_metadata_text, encode_text};
 
 /// Why a message cannot be decoded, worded as in Go where Go rejects it too.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

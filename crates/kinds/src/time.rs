@@ -352,6 +352,39 @@ fn quote(text: &str) -> String {
     quoted
 }
 
+/// Returns the Unix time of a text such as `2026-11-18T12:00:00Z` or
+/// `2026-11-18T12:00:00.123456Z`, as seconds and microseconds; `None` for any other text, which
+/// may be a time all the same.
+pub(crate) fn unix_time(text: &[u8]) -> Option<(i64, i64)> {
+    let micros = match text.get(19..)? {
+        b"Z" => 0,
+        [b'.', digits @ .., b'Z'] if digits.len() == 6 => digits_value(digits)?,
+        _ => return None,
+    };
+    let marks = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':')];
+    if marks.iter().any(|(at, mark)| text[*at] != *mark) {
+        return None;
+    }
+    let number = |from, to| digits_value(&text[from..to]);
+    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
+    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
+    // The general parser rejects the end of the year 9999, which no fast path is worth.
+    let is_date =
+        year < 9999 && (1..=12).contains(&month) && (1..=days_in(month, year)).contains(&day);
+    if !is_date || hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let days = days_since_1970(year, month, day);
+    Some((((days * 24 + hour) * 60 + minute) * 60 + second, micros))
+}
+
+fn digits_value(digits: &[u8]) -> Option<i64> {
+    digits.iter().try_fold(0, |value, digit| {
+        let digit = digit.is_ascii_digit().then(|| i64::from(digit - b'0'))?;
+        Some(value * 10 + digit)
+    })
+}
+
 fn days_in(month: i64, year: i64) -> i64 {
     match month {
         2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
@@ -451,6 +484,36 @@ mod tests {
         let wanted = r#"as "2006-01-02T15:04:05.000000Z07:00": cannot parse "Z" as ".000000""#;
         let wanted = format!("parsing time \"2026-02-01T00:00:00Z\" {wanted}");
         assert_eq!(error.to_string(), wanted);
+    }
+
+    #[test]
+    fn unix_times_are_those_of_the_general_parser() {
+        for text in [
+            "2026-11-18T12:34:56Z",
+            "2024-02-29T23:59:59.123456Z",
+            "1969-12-31T23:59:59Z",
+            "0001-01-01T00:00:00Z",
+            "9998-12-31T23:59:59.999999Z",
+        ] {
+            let time: jiff::Timestamp = text.parse().unwrap();
+            let micros = time.as_microsecond();
+            let expected = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000));
+            assert_eq!(unix_time(text.as_bytes()), Some(expected), "{text}");
+        }
+        for text in [
+            "",
+            "2026-02-29T00:00:00Z",
+            "2026-11-18T24:00:00Z",
+            "2026-11-18T12:00:60Z",
+            "2026-13-01T00:00:00Z",
+            "2026-11-18T12:00:00+01:00",
+            "2026-11-18T12:00:00.5Z",
+            "2026-11-18 12:00:00Z",
+            "20x6-11-18T12:00:00Z",
+            "9999-12-31T23:59:59Z",
+        ] {
+            assert_eq!(unix_time(text.as_bytes()), None, "{text}");
+        }
     }
 
     #[test]

@@ -24,6 +24,13 @@ pub struct Types {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TypeId(u16);
 
+impl TypeId {
+    /// Returns the position of the type in the table.
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
 /// A struct as Go declares it.
 #[derive(Debug)]
 pub struct Type {

@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
-use insula_kinds::{Form, Kind, Object, Shape, TypeId, Value, decode, encode, kinds, types};
+use insula_kinds::{
+    Form, Kind, Object, Shape, TypeId, Value, decode, encode, kinds, protobuf, types,
+};
 use proptest::prelude::*;
 
 /// Objects as written by a real API server, one per line.
@@ -40,6 +42,17 @@ fn is_stable(kind: &Kind, object: &Object) -> Result<(), TestCaseError> {
     }
     prop_assert_eq!(&left, &right);
     prop_assert_eq!(written(kind, &left), once);
+    Ok(())
+}
+
+/// Checks that the message of the text is that of its tree.
+fn has_one_message(kind: &Kind, object: &Object) -> Result<(), TestCaseError> {
+    let text = written(kind, object);
+    let tree: Object = serde_json::from_slice(&text).unwrap();
+    let (mut from_text, mut from_tree) = (Vec::new(), Vec::new());
+    protobuf::encode_text(kind.type_id(), &text, &mut from_text);
+    protobuf::encode(kind.type_id(), &tree, &mut from_tree);
+    prop_assert_eq!(from_text, from_tree);
     Ok(())
 }
 
@@ -144,6 +157,7 @@ fn random_objects_of_every_kind_roundtrip() {
             let from_text = decode::json(kind.type_id(), &text).unwrap();
             prop_assert_eq!(&from_text, &decoded);
             is_stable(kind, &decoded.object)?;
+            has_one_message(kind, &decoded.object)?;
         }
         Ok(())
     };

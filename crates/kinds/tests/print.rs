@@ -2,7 +2,7 @@
 //! states.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
-use insula_kinds::print::{cells, column_definitions, row_conditions};
+use insula_kinds::print::{cells, column_definitions, decode_parts, row_conditions, row_part};
 use insula_kinds::{Kind, Object, Value, kinds};
 use serde_json::json;
 
@@ -49,6 +49,10 @@ fn recorded_objects_print_as_recorded() {
         let names = kind.columns.iter().map(|column| column.name.clone());
         let row: Object = names.zip(cells(kind, &object, NOW)).collect();
         assert_eq!(&Value::Object(row), wanted, "{key}");
+        // The parts that a row needs are enough for it.
+        let text = Value::Object(object.clone()).to_string();
+        let parts = decode_parts(text.as_bytes(), |member| row_part(kind, member));
+        assert_eq!(cells(kind, &parts, NOW), cells(kind, &object, NOW), "{key}");
     }
     assert_eq!(samples.len(), 59);
 }

@@ -37,10 +37,7 @@ pub struct Answer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payer(pub Space);
 
-/// The size from which compression takes more than a millisecond.
-const LARGE: usize = 128 << 10;
-
-/// Bodies larger than this are compressed.
+/// Bodies larger than this are compressed, which takes more than a millisecond.
 pub const MIN_COMPRESSED: usize = 128 << 10;
 
 impl Answer {
@@ -158,23 +155,23 @@ impl Answer {
     }
 
     fn compress(&mut self) {
-        let whole = match std::mem::replace(&mut self.body, Body::empty()) {
-            Body::Whole(Some(bytes)) => bytes,
-            Body::List(list) => list.collect(),
+        let compressed = match std::mem::replace(&mut self.body, Body::empty()) {
+            Body::Whole(Some(bytes)) if bytes.len() > MIN_COMPRESSED => {
+                cpu_bound::run_blocking(|| gzip(&bytes)).into()
+            }
+            Body::List(mut list) => match list.take_whole(MIN_COMPRESSED) {
+                Some(whole) => {
+                    self.body = whole.into();
+                    return;
+                }
+                None => Body::List(Box::new((*list).compressed())),
+            },
             other => {
                 self.body = other;
                 return;
             }
         };
-        if whole.len() <= MIN_COMPRESSED {
-            self.body = whole.into();
-            return;
-        }
-        let compressed = match whole.len() >= LARGE {
-            true => cpu_bound::run_blocking(|| gzip(&whole)),
-            false => gzip(&whole),
-        };
-        self.body = compressed.into();
+        self.body = compressed;
         self.headers
             .push((CONTENT_ENCODING, HeaderValue::from_static("gzip")));
         self.headers

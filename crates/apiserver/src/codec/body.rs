@@ -4,22 +4,20 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::Stream;
 use futures_util::future::BoxFuture;
 use http_body::{Frame, SizeHint};
 
+use crate::codec::list::{FIRST_PIECE, List, PIECE};
 use crate::flow_control::{Seat, TimeSlices};
-use crate::registry::resource::Resource;
-use insula_cache::Stored;
 
 /// The body of an answer.
 pub enum Body {
     /// Bytes.
     Whole(Option<Bytes>),
-    /// A list that is assembled as fast as the client reads it, so that a large list to a slow
-    /// client is never copied whole.
-    List(List),
+    /// A list that is encoded as fast as the client reads it.
+    List(Box<List>),
     /// A stream.
     Stream(PieceStream),
     /// A watch.
@@ -61,26 +59,6 @@ pub struct Counted {
     _held: Box<dyn Send + Sync>,
 }
 
-/// A JSON list of cached objects.
-pub struct List {
-    kind: Resource,
-    head: Bytes,
-    items: std::vec::IntoIter<Arc<Stored>>,
-    first: bool,
-    tail: Option<Bytes>,
-    left: u64,
-    /// The size of the next piece.
-    piece: usize,
-}
-
-/// The bytes of a list that are assembled at once: large enough that the overhead per piece does
-/// not matter, small enough that a thousand slow clients hold little.
-const PIECE: usize = 128 << 10;
-
-/// The size of the first piece. The next is twice as large, because the client has read this one:
-/// a client that reads nothing holds no more than this.
-const FIRST_PIECE: usize = 16 << 10;
-
 /// The size from which on a body is sent in turns. Less is sent within a millisecond.
 const MIN_PACED: u64 = 512 << 10;
 
@@ -117,19 +95,12 @@ impl Body {
         }))
     }
 
-    /// Returns a copy of the body if it has at most this many bytes. A list is assembled for
-    /// that.
+    /// Returns a copy of the body if it has at most this many bytes. A list is encoded for that.
     pub fn whole(&mut self, max_bytes: usize) -> Option<Bytes> {
+        if let Self::List(list) = self {
+            *self = list.take_whole(max_bytes)?.into();
+        }
         match self {
-            Self::List(list) if list.left <= max_bytes as u64 => {
-                let Self::List(list) = std::mem::replace(self, Self::empty()) else {
-                    return None;
-                };
-                let whole = list.collect();
-                let copy = Bytes::copy_from_slice(&whole);
-                *self = whole.into();
-                Some(copy)
-            }
             Self::Whole(Some(bytes)) if bytes.len() <= max_bytes => {
                 Some(Bytes::copy_from_slice(bytes))
             }
@@ -168,10 +139,7 @@ impl Body {
     pub fn held_bytes(&self) -> usize {
         match self {
             Self::Whole(bytes) => bytes.as_ref().map_or(0, Bytes::len),
-            Self::List(list) => {
-                let ends = list.head.len() + list.tail.as_ref().map_or(0, Bytes::len);
-                ends + size_of_val(list.items.as_slice())
-            }
+            Self::List(list) => list.held_bytes(),
             Self::Stream(_) => 0,
             Self::Watch(watch) => watch.control.held_bytes(),
             Self::Paced(paced) => paced.body.held_bytes(),
@@ -215,7 +183,7 @@ impl Body {
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         match self {
             Self::Whole(bytes) => Poll::Ready(bytes.take()),
-            Self::List(list) => Poll::Ready(list.next()),
+            Self::List(list) => Poll::Ready(list.next_piece()),
             Self::Stream(stream) => stream.as_mut().poll_next(context),
             Self::Watch(watch) => watch.events.as_mut().poll_next(context),
             Self::Paced(paced) => paced.poll_piece(context),
@@ -251,54 +219,17 @@ impl From<Bytes> for Body {
     }
 }
 
-impl List {
-    /// A list of `head`, the items without their kinds, and `tail`.
-    pub fn new(kind: &Resource, head: Bytes, items: Vec<Arc<Stored>>, tail: Bytes) -> Self {
-        let commas = items.len().saturating_sub(1);
-        let bodies: usize = items.iter().map(|item| item.item_length(kind) + 1).sum();
-        let left = (head.len() + bodies + commas + tail.len()) as u64;
-        Self {
-            kind: kind.clone(),
-            head,
-            items: items.into_iter(),
-            first: true,
-            tail: Some(tail),
-            left,
-            piece: FIRST_PIECE,
+impl From<List> for Body {
+    /// A short list is encoded at once: its length is sent before it.
+    fn from(mut list: List) -> Self {
+        let whole = match list.left() {
+            None => list.take_whole(FIRST_PIECE),
+            Some(_) => None,
+        };
+        match whole {
+            Some(whole) => whole.into(),
+            None => Self::List(Box::new(list)),
         }
-    }
-
-    fn next(&mut self) -> Option<Bytes> {
-        if self.left == 0 {
-            return None;
-        }
-        let size = self.piece;
-        self.piece = (size * 2).min(PIECE);
-        let room = usize::try_from(self.left)
-            .unwrap_or(size)
-            .min(size + (8 << 10));
-        let mut piece = BytesMut::with_capacity(room);
-        piece.put_slice(&std::mem::take(&mut self.head));
-        while piece.len() < size {
-            let Some(object) = self.items.next() else {
-                piece.put_slice(&self.tail.take().unwrap_or_default());
-                break;
-            };
-            piece.put_slice(if self.first { b"{" } else { b",{" });
-            self.first = false;
-            object.write_item(&self.kind, &mut piece);
-        }
-        self.left = self.left.saturating_sub(piece.len() as u64);
-        Some(piece.freeze())
-    }
-
-    /// Assembles the whole list.
-    pub fn collect(mut self) -> Bytes {
-        let mut whole = BytesMut::with_capacity(usize::try_from(self.left).unwrap_or(0));
-        while let Some(piece) = self.next() {
-            whole.put_slice(&piece);
-        }
-        whole.freeze()
     }
 }
 
@@ -317,7 +248,7 @@ impl http_body::Body for Body {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(bytes) => bytes.is_none(),
-            Self::List(list) => list.left == 0,
+            Self::List(list) => list.is_over(),
             Self::Stream(_) | Self::Watch(_) => false,
             Self::Paced(paced) => paced.body.is_end_stream(),
             Self::Counted(counted) => counted.body.is_end_stream(),
@@ -329,7 +260,10 @@ impl http_body::Body for Body {
             Self::Whole(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64))
             }
-            Self::List(list) => SizeHint::with_exact(list.left),
+            Self::List(list) => match list.left() {
+                Some(left) => SizeHint::with_exact(left),
+                None => SizeHint::default(),
+            },
             Self::Stream(_) | Self::Watch(_) => SizeHint::default(),
             Self::Paced(paced) => paced.body.size_hint(),
             Self::Counted(counted) => counted.body.size_hint(),

@@ -1,24 +1,21 @@
 //! Objects in the representation that the client asked for: whole, as metadata or as a table.
 
-use std::sync::Arc;
+mod lists;
+mod rows;
 
 use bytes::Bytes;
 use insula_core::Revision;
-use insula_custom::table;
 use insula_kinds::{Kind, Object, TypeId, Value, convert, encode, print, protobuf, types};
 use serde_json::json;
-use serde_json::value::RawValue;
 
-use crate::codec::body::{Body, List};
+use crate::codec::body::Body;
 use crate::codec::indent::indent;
 use crate::codec::yaml;
-use crate::flow_control::{HEAVY, cpu_bound};
 use crate::registry::resource::Resource;
 use crate::request::negotiate::{Accepted, Form, FormVersion, Media};
 use crate::request::query::Query;
 use crate::status::{Result, StatusError};
-use insula_cache::Shown;
-use insula_cache::{Change, Event, Stored};
+use insula_cache::{Change, Encoding, Event, Shown, Stored};
 
 /// The representation of a kind's objects for one client.
 #[derive(Clone, Debug)]
@@ -120,10 +117,11 @@ impl View {
 
     /// Encodes one object.
     pub fn object(&self, object: &Stored) -> Result<Body> {
+        let object = &*self.shown(object);
         let bytes = match self.accepted.form {
             Form::Whole => self.whole_object(object),
             Form::Metadata => self.metadata(object),
-            Form::Table => self.table(&[object], &meta_of(object), true),
+            Form::Table => self.table(object, &meta_of(object), true),
             Form::MetadataList => {
                 let of = go_type(&self.kind, &self.kind.kind);
                 return Err(StatusError::no_such_form(format!(
@@ -133,36 +131,6 @@ impl View {
             }
         };
         Ok(self.sent(bytes))
-    }
-
-    /// Encodes a list of objects.
-    pub fn list(&self, objects: Vec<Arc<Stored>>, meta: &ListMeta) -> Result<Body> {
-        let objects = self.shown(objects);
-        if self.is_plain_json() {
-            let (head, tail) = self.list_ends(meta);
-            let list = List::new(&self.kind, head, objects, tail);
-            return Ok(Body::List(list));
-        }
-        let objects: Vec<&Stored> = objects.iter().map(AsRef::as_ref).collect();
-        if self.accepted.form == Form::Metadata {
-            let of = go_type(&self.kind, self.kind.list_kind());
-            return Err(StatusError::no_such_form(format!(
-                "you requested PartialObjectMetadata, but the requested object is a list ({of})"
-            )));
-        }
-        let encode = || {
-            let bytes = match self.accepted.form {
-                Form::Table => self.table(&objects, &list_meta(meta), true),
-                Form::Metadata | Form::MetadataList => self.metadata_list(&objects, meta),
-                Form::Whole => self.whole_list(&objects, meta),
-            };
-            self.sent(bytes)
-        };
-        // Encoded one by one, which takes ten times as long as sending stored bytes.
-        Ok(match objects.len() >= HEAVY {
-            true => cpu_bound::run_blocking(encode),
-            false => encode(),
-        })
     }
 
     /// Encodes an object of another kind: a `Status`, a `Scale`, a review.
@@ -199,24 +167,36 @@ impl View {
         Ok(self.sent(bytes))
     }
 
-    /// Encodes an event of a watch.
+    /// Encodes an event of a watch. An event that many watchers get in the same encoding is
+    /// encoded once for all of them.
     pub fn event(&self, event: &Event, change: Change, object: &Stored, first: bool) -> Bytes {
-        let untouched = self.is_compact_json()
-            && self.kind.custom().is_none()
+        let is_common = self.is_stored_version()
             && change == event.change
             && std::ptr::eq(object, &raw const *event.object);
-        if untouched {
-            return event.frame();
+        let encode = || self.event_of(change, object, first);
+        match (self.accepted.media, self.accepted.form) {
+            _ if !is_common => encode(),
+            (Media::Json, Form::Whole) => event.frame(),
+            (Media::Protobuf, Form::Whole) => event.frame_in(Encoding::Protobuf, encode),
+            _ if self.accepted.form_version != FormVersion::V1 => encode(),
+            (Media::Json, Form::Metadata | Form::MetadataList) => {
+                event.frame_in(Encoding::MetadataJson, encode)
+            }
+            (Media::Protobuf, Form::Metadata | Form::MetadataList) => {
+                event.frame_in(Encoding::MetadataProtobuf, encode)
+            }
+            // Rows have ages, and the first has the columns.
+            _ => encode(),
         }
-        self.event_of(change, object, first)
     }
 
     /// Encodes an event for this watch only.
     pub fn event_of(&self, change: Change, object: &Stored, first: bool) -> Bytes {
+        let object = &*self.shown(object);
         let bytes = match self.accepted.form {
             Form::Whole => self.whole_object(object),
             Form::Metadata | Form::MetadataList => self.metadata(object),
-            Form::Table => self.table(&[object], &meta_of(object), first),
+            Form::Table => self.table(object, &meta_of(object), first),
         };
         self.framed(change.as_str(), &bytes)
     }
@@ -248,9 +228,9 @@ impl View {
                             include: Include::Metadata,
                             ..self.clone()
                         };
-                        marked.table(&[&row], &metadata, first)
+                        marked.table(&row, &metadata, first)
                     }
-                    _ => self.table(&[&row], &metadata, first),
+                    _ => self.table(&row, &metadata, first),
                 }
             }
         };
@@ -282,40 +262,49 @@ impl View {
         self.status_of(&json!({"metadata": {}, "status": "Success", "details": details}))
     }
 
-    fn is_compact_json(&self) -> bool {
-        self.accepted.media == Media::Json
-            && self.accepted.form == Form::Whole
-            && (self.kind.custom().is_some() || self.kind == self.stored)
+    /// Whether objects are sent in the version in which they are stored.
+    fn is_stored_version(&self) -> bool {
+        self.kind.custom().is_none() && self.kind == self.stored
     }
 
-    /// Converts custom objects to the version that was asked for.
-    fn shown(&self, objects: Vec<Arc<Stored>>) -> Vec<Arc<Stored>> {
-        let Some(custom) = self.kind.custom() else {
-            return objects;
-        };
-        let shown = objects.into_iter().map(|object| {
-            let made = match custom.show(&object) {
-                Shown::AsStored(_) => None,
-                Shown::Converted(made) => Some(made),
-            };
-            made.unwrap_or(object)
-        });
-        shown.collect()
+    /// Whether the JSON of objects, once they are [shown](Self::shown), is sent unchanged.
+    fn sends_stored_json(&self) -> bool {
+        self.kind.custom().is_some() || self.kind == self.stored
     }
 
-    fn is_plain_json(&self) -> bool {
-        self.is_compact_json() && !self.accepted.pretty && !self.accepted.gzip
+    /// Converts a custom object to the version that was asked for. Only this is encoded.
+    fn shown<'a>(&self, object: &'a Stored) -> Shown<'a> {
+        match self.kind.custom() {
+            Some(custom) => custom.show(object),
+            None => Shown::AsStored(object),
+        }
     }
 
     fn whole_object(&self, object: &Stored) -> Bytes {
-        if let Some(custom) = self.kind.custom() {
-            return custom.show(object).body().into_owned();
+        let of = &self.kind;
+        if self.accepted.media == Media::Protobuf {
+            let mut message = Vec::with_capacity(object.length());
+            self.write_message(object, &mut message);
+            return protobuf::seal(of.api_version(), &of.kind, &message).into();
         }
-        if self.is_compact_json() {
+        if self.sends_stored_json() {
             return object.body().into_owned();
         }
-        let of = &self.kind;
         self.encoded(of.api_version(), &of.kind, of.type_id(), &self.tree(object))
+    }
+
+    /// Appends the protobuf message of an object, or of its metadata if the client asked for that.
+    fn write_message(&self, object: &Stored, out: &mut Vec<u8>) {
+        match self.accepted.form {
+            Form::Whole if self.is_stored_version() => {
+                protobuf::encode_text(self.kind.type_id(), &object.body(), out);
+            }
+            Form::Whole => protobuf::encode(self.kind.type_id(), &self.tree(object), out),
+            _ if self.sends_stored_json() => {
+                protobuf::encode_metadata_text(&object.metadata_text(), out);
+            }
+            _ => protobuf::encode(type_of("PartialObjectMetadata"), &self.tree(object), out),
+        }
     }
 
     /// Encodes an object in the format that was asked for, compact.
@@ -329,47 +318,6 @@ impl View {
         out.into()
     }
 
-    fn list_ends(&self, meta: &ListMeta) -> (Bytes, Bytes) {
-        let (kind, version) = (self.kind.list_kind(), self.kind.api_version());
-        let mut of = list_meta(meta);
-        // Lists of custom objects contain an empty continue token at their end.
-        if self.kind.custom().is_some() && meta.proceed.is_none() {
-            of.insert_str(1, r#""continue":"","#);
-        }
-        let meta = of;
-        let head =
-            format!(r#"{{"kind":"{kind}","apiVersion":"{version}","metadata":{meta},"items":["#);
-        (head.into(), Bytes::from_static(b"]}\n"))
-    }
-
-    fn whole_list(&self, objects: &[&Stored], meta: &ListMeta) -> Bytes {
-        if self.accepted.media == Media::Protobuf {
-            let item = |object: &&Stored| {
-                let mut out = Vec::with_capacity(1024);
-                protobuf::encode(self.kind.type_id(), &self.tree(object), &mut out);
-                out
-            };
-            let items: Vec<Vec<u8>> = objects.iter().map(item).collect();
-            let list = protobuf::list(&list_meta_tree(meta), items.iter().map(Vec::as_slice));
-            return protobuf::seal(self.kind.api_version(), self.kind.list_kind(), &list).into();
-        }
-        let (head, _) = self.list_ends(meta);
-        let mut out = head.to_vec();
-        for (index, object) in objects.iter().enumerate() {
-            if index > 0 {
-                out.push(b',');
-            }
-            if self.kind.custom().is_some() || self.kind == self.stored {
-                out.push(b'{');
-                object.write_item(&self.kind, &mut out);
-            } else {
-                encode::nested(self.kind.type_id(), &self.tree(object), &mut out);
-            }
-        }
-        out.extend_from_slice(b"]}");
-        out.into()
-    }
-
     fn meta_version(&self) -> &'static str {
         match self.accepted.form_version {
             FormVersion::V1 => "meta.k8s.io/v1",
@@ -378,88 +326,27 @@ impl View {
     }
 
     fn metadata(&self, object: &Stored) -> Bytes {
+        let mut out = Vec::with_capacity(1024);
         if self.accepted.media == Media::Protobuf {
-            let of = type_of("PartialObjectMetadata");
-            return self.encoded(
-                self.meta_version(),
-                "PartialObjectMetadata",
-                of,
-                &self.tree(object),
-            );
+            self.write_message(object, &mut out);
+            return protobuf::seal(self.meta_version(), "PartialObjectMetadata", &out).into();
         }
-        let version = self.meta_version();
-        let body = object.body();
-        let metadata = metadata_text(&body);
-        format!(
-            r#"{{"kind":"PartialObjectMetadata","apiVersion":"{version}","metadata":{metadata}}}"#
-        )
-        .into()
+        self.write_metadata(object, &mut out);
+        out.into()
     }
 
-    fn metadata_list(&self, objects: &[&Stored], meta: &ListMeta) -> Bytes {
-        let version = self.meta_version();
-        if self.accepted.media == Media::Protobuf {
-            let of = type_of("PartialObjectMetadata");
-            let item = |object: &&Stored| {
-                let mut out = Vec::new();
-                protobuf::encode(of, &self.tree(object), &mut out);
-                out
-            };
-            let items: Vec<Vec<u8>> = objects.iter().map(item).collect();
-            let list = protobuf::list(&list_meta_tree(meta), items.iter().map(Vec::as_slice));
-            return protobuf::seal(version, "PartialObjectMetadataList", &list).into();
-        }
-        let items: Vec<String> = objects
-            .iter()
-            .map(|object| String::from_utf8_lossy(&self.metadata(object)).into_owned())
-            .collect();
-        let (meta, items) = (list_meta(meta), items.join(","));
-        let head = format!(r#"{{"kind":"PartialObjectMetadataList","apiVersion":"{version}","#);
-        // Go encodes an empty slice of these as null.
-        let items = match items.is_empty() {
-            true => "null".to_owned(),
-            false => format!("[{items}]"),
-        };
-        format!(r#"{head}"metadata":{meta},"items":{items}}}"#).into()
-    }
-
-    fn table(&self, objects: &[&Stored], metadata: &str, columns: bool) -> Bytes {
-        let columns = match columns {
-            true => print::column_definitions(&self.kind),
-            false => Value::Null,
-        };
-        let now = jiff::Timestamp::now().as_second();
-        let rows: Vec<String> = objects.iter().map(|object| self.row(object, now)).collect();
-        let rows = match rows.is_empty() && print::has_default_columns(&self.kind) {
-            true => "null".to_owned(),
-            false => format!("[{}]", rows.join(",")),
-        };
-        self.table_of(metadata, &columns, &rows)
+    /// Appends the metadata of an object as a JSON object of its own.
+    fn write_metadata(&self, object: &Stored, out: &mut Vec<u8>) {
+        out.extend_from_slice(br#"{"kind":"PartialObjectMetadata","apiVersion":""#);
+        out.extend_from_slice(self.meta_version().as_bytes());
+        out.extend_from_slice(br#"","metadata":"#);
+        out.extend_from_slice(&object.metadata_text());
+        out.push(b'}');
     }
 
     fn table_of(&self, metadata: &str, columns: &Value, rows: &str) -> Bytes {
-        let version = self.meta_version();
-        let head = format!(r#"{{"kind":"Table","apiVersion":"{version}","metadata":{metadata},"#);
-        format!(r#"{head}"columnDefinitions":{columns},"rows":{rows}}}"#).into()
-    }
-
-    fn row(&self, object: &Stored, now: i64) -> String {
-        let tree = self.tree(object);
-        let cells = match self.kind.custom() {
-            Some(custom) => table::cells(&custom.version().columns, &tree, now),
-            None => print::cells(&self.kind, &tree, now),
-        };
-        let cells = Value::from(cells);
-        let conditions = print::row_conditions(&self.kind, &tree);
-        let conditions = conditions
-            .map(|found| format!(r#""conditions":{found},"#))
-            .unwrap_or_default();
-        let inside = match self.include {
-            Include::None => "null".to_owned(),
-            Include::Metadata => String::from_utf8_lossy(&self.metadata(object)).into_owned(),
-            Include::Object => String::from_utf8_lossy(&self.whole_object(object)).into_owned(),
-        };
-        format!(r#"{{"cells":{cells},{conditions}"object":{inside}}}"#)
+        let head = self.table_head(metadata, columns);
+        format!("{head}{rows}}}").into()
     }
 
     fn framed(&self, event: &str, object: &[u8]) -> Bytes {
@@ -538,15 +425,4 @@ fn list_meta_tree(meta: &ListMeta) -> Object {
 /// Returns the metadata of a table of one object.
 fn meta_of(object: &Stored) -> String {
     format!(r#"{{"resourceVersion":"{}"}}"#, object.revision)
-}
-
-/// Returns the text of the object's metadata.
-fn metadata_text(body: &[u8]) -> &str {
-    #[derive(serde::Deserialize)]
-    struct Top<'a> {
-        #[serde(borrow)]
-        metadata: &'a RawValue,
-    }
-    let top: Result<Top<'_>, _> = serde_json::from_slice(body);
-    top.map_or("{}", |top| top.metadata.get())
 }

@@ -19,6 +19,42 @@ pub fn from_json(json: &[u8]) -> Bytes {
     yaml.unwrap_or_default().into()
 }
 
+/// The YAML of a list before and after its items.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ListEnds {
+    /// The text before the items.
+    pub head: String,
+    /// The text after the items.
+    pub tail: String,
+}
+
+impl ListEnds {
+    /// The ends of a list that has its items in `member`, from its JSON without any items.
+    pub fn new(json: &[u8], member: &str) -> Self {
+        let mut members: BTreeMap<String, Value> = serde_json::from_slice(json).unwrap_or_default();
+        members.remove(member);
+        let after = members.split_off(member);
+        let text = |members: &BTreeMap<String, Value>| match members.is_empty() {
+            true => String::new(),
+            false => serde_saphyr::to_string(members).unwrap_or_default(),
+        };
+        Self {
+            head: format!("{}{member}:\n", text(&members)),
+            tail: text(&after),
+        }
+    }
+}
+
+/// Appends an item of a list that has its items in `member`.
+pub fn write_item(member: &str, json: &[u8], out: &mut Vec<u8>) {
+    let item: Value = serde_json::from_slice(json).unwrap_or_default();
+    let list = BTreeMap::from([(member, [item])]);
+    let text = serde_saphyr::to_string(&list).unwrap_or_default();
+    // The first line is the name of the member.
+    let item = text.split_once('\n').map_or("", |(_, item)| item);
+    out.extend_from_slice(item.as_bytes());
+}
+
 /// The levels above the items of a list: the list, and its member with the items.
 const LIST_LEVELS: usize = 2;
 
@@ -81,6 +117,31 @@ mod tests {
         let sorted = json!({"a": [{"e": 2, "f": 1}], "b": {"c": 2, "d": 1}});
         let sorted = serde_saphyr::to_string(&sorted).unwrap();
         assert_eq!(String::from_utf8_lossy(&yaml), sorted);
+    }
+
+    #[test]
+    fn list_in_pieces_is_that_of_the_whole() {
+        let items = [
+            json!({"metadata": {"name": "a"}, "data": {"b": "1\n2\n", "a": "", "c": "# x: y"}}),
+            json!({"cells": ["a", null, 1.5, true, [], {}], "object": null}),
+            json!({}),
+        ];
+        for member in ["items", "rows", "a", "z"] {
+            let mut list = json!({"kind": "List", "apiVersion": "v1", "metadata": {"x": "1"},
+                "columnDefinitions": [{"name": "Name"}]});
+            let ends = ListEnds::new(list.to_string().as_bytes(), member);
+            let mut pieces = ends.head.into_bytes();
+            for item in &items {
+                write_item(member, item.to_string().as_bytes(), &mut pieces);
+            }
+            pieces.extend_from_slice(ends.tail.as_bytes());
+            list[member] = json!(items);
+            let whole = from_json(list.to_string().as_bytes());
+            assert_eq!(
+                String::from_utf8_lossy(&pieces),
+                String::from_utf8_lossy(&whole)
+            );
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub fn encode(of: TypeId, object: &Object, out: &mut Vec<u8>) {
     }
 }
 
-fn put_field(field: &Field, shape: &Shape, value: Option<&Value>, out: &mut Vec<u8>) {
+pub(super) fn put_field(field: &Field, shape: &Shape, value: Option<&Value>, out: &mut Vec<u8>) {
     let value = value.filter(|value| !value.is_null());
     match (shape, value) {
         (Shape::List(inner), value) => put_elements(inner, field.number, value, out),
@@ -64,7 +64,7 @@ fn put_map(shape: &Shape, number: u32, map: &Object, out: &mut Vec<u8>) {
     }
 }
 
-fn put_value(shape: &Shape, number: u32, value: Option<&Value>, out: &mut Vec<u8>) {
+pub(super) fn put_value(shape: &Shape, number: u32, value: Option<&Value>, out: &mut Vec<u8>) {
     let text = value.and_then(Value::as_str).unwrap_or_default();
     match shape {
         Shape::String => put_bytes(out, number, text.as_bytes()),
@@ -116,7 +116,7 @@ fn put_either(id: TypeId, value: Option<&Value>, out: &mut Vec<u8>) {
     }
 }
 
-fn put_time(text: &str, micros: bool, out: &mut Vec<u8>) {
+pub(super) fn put_time(text: &str, micros: bool, out: &mut Vec<u8>) {
     let Ok(time) = text.parse::<Timestamp>() else {
         return;
     };

@@ -60,13 +60,23 @@ pub fn seal(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
 
 /// Appends a message wrapped in an envelope.
 fn seal_into(api_version: &str, kind: &str, raw: &[u8], out: &mut Vec<u8>) {
+    put_type(api_version, kind, out);
+    put_bytes(out, 2, raw);
+    put_end(out);
+}
+
+/// Appends the bytes of an envelope before its message.
+fn put_type(api_version: &str, kind: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(MAGIC);
     put_nested(out, 1, |out| {
         put_bytes(out, 1, api_version.as_bytes());
         put_bytes(out, 2, kind.as_bytes());
     });
-    put_bytes(out, 2, raw);
-    // Content encoding and content type: always present, always empty.
+}
+
+/// Appends the bytes of an envelope after its message: content encoding and content type, always
+/// present, always empty.
+fn put_end(out: &mut Vec<u8>) {
     put_bytes(out, 3, b"");
     put_bytes(out, 4, b"");
 }
@@ -85,18 +95,47 @@ pub fn watch_frame(event_type: &str, sealed_object: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Builds the message of a list from the messages of its items.
-pub fn list<'a>(list_meta: &Object, items: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
-    let mut out = Vec::new();
-    put_nested(&mut out, 1, |out| {
-        if let Some(meta) = types().find("apimachinery.pkg.apis.meta.v1.ListMeta") {
-            encode(meta, list_meta, out);
-        }
-    });
-    for item in items {
-        put_bytes(&mut out, 2, item);
+/// The bytes of a list in its envelope before and after its items.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListFrame {
+    /// The bytes before the items.
+    pub head: Vec<u8>,
+    /// The bytes after the items.
+    pub tail: Vec<u8>,
+}
+
+impl ListFrame {
+    /// The frame of a list of items that take `items_length` bytes as written by [`put_item`].
+    pub fn new(api_version: &str, kind: &str, list_meta: &Object, items_length: usize) -> Self {
+        let mut meta = Vec::new();
+        put_nested(&mut meta, 1, |out| {
+            if let Some(of) = types().find("apimachinery.pkg.apis.meta.v1.ListMeta") {
+                encode(of, list_meta, out);
+            }
+        });
+        let mut head = Vec::with_capacity(64 + meta.len());
+        put_type(api_version, kind, &mut head);
+        put_tag(&mut head, 2, BYTES);
+        put_varint(&mut head, (meta.len() + items_length) as u64);
+        head.extend_from_slice(&meta);
+        let mut tail = Vec::new();
+        put_end(&mut tail);
+        Self { head, tail }
     }
-    out
+
+    /// Returns the length of an item with a message of this length.
+    pub fn item_length(message: usize) -> usize {
+        field_length(2, message)
+    }
+}
+
+/// Appends an item of a list. Its message must have the length that is given.
+pub fn put_item(length: usize, message: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
+    put_tag(out, 2, BYTES);
+    put_varint(out, length as u64);
+    let start = out.len();
+    message(out);
+    debug_assert_eq!(out.len() - start, length, "the message has its length");
 }
 
 fn read_type<'a>(message: &'a [u8], envelope: &mut Envelope<'a>) -> Result<(), Error> {
@@ -168,7 +207,15 @@ mod tests {
     fn list_message_repeats_its_items() {
         let meta = json!({"resourceVersion": "7"});
         let items: [&[u8]; 2] = [b"a", b""];
-        let list = list(meta.as_object().unwrap(), items.into_iter());
-        assert_eq!(list, b"\x0a\x07\x0a\x00\x12\x017\x1a\x00\x12\x01a\x12\x00");
+        let length = |item: &&[u8]| ListFrame::item_length(item.len());
+        let length = items.iter().map(length).sum();
+        let frame = ListFrame::new("v1", "KList", meta.as_object().unwrap(), length);
+        let mut list = frame.head;
+        for item in items {
+            put_item(item.len(), |out| out.extend_from_slice(item), &mut list);
+        }
+        list.extend_from_slice(&frame.tail);
+        let raw = b"\x0a\x07\x0a\x00\x12\x017\x1a\x00\x12\x01a\x12\x00";
+        assert_eq!(list, seal("v1", "KList", raw));
     }
 }

@@ -134,12 +134,23 @@ pub(super) fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
 
 /// Writes a field with a length that is known only afterwards.
 pub(super) fn put_nested(out: &mut Vec<u8>, number: u32, content: impl FnOnce(&mut Vec<u8>)) {
-    put_tag(out, number, BYTES);
-    let at = out.len();
-    // Most messages are short: reserve one byte for the length, and move the content if
-    // it needs more.
-    out.push(0);
+    let at = open_nested(out, number);
     content(out);
+    close_nested(out, at);
+}
+
+/// Begins a field with a length that is known only afterwards. Returns its offset for
+/// [`close_nested`].
+pub(super) fn open_nested(out: &mut Vec<u8>, number: u32) -> usize {
+    put_tag(out, number, BYTES);
+    // Most messages are short: reserve one byte for the length.
+    out.push(0);
+    out.len() - 1
+}
+
+/// Ends a field that began at this offset, and moves its content if the length needs more than
+/// one byte.
+pub(super) fn close_nested(out: &mut Vec<u8>, at: usize) {
     let length = out.len() - at - 1;
     let more = varint_length(length as u64) - 1;
     if more > 0 {

@@ -1,0 +1,286 @@
+//! Lists and events in every format: JSON, protobuf, metadata only, Table.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use bytes::{Buf, Bytes, BytesMut};
+use h2::RecvStream;
+use http::{Method, StatusCode};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::client::{Answer, Client, Sender, chunk};
+use super::load::{Shape, WAIT_TIMEOUT, all, load};
+use super::objects;
+use super::subject::{Measured, Stopwatch, Subject};
+use super::writes::Objects;
+use crate::figures::Figures;
+use crate::report::progress;
+
+/// A format that clients accept.
+#[derive(Clone, Copy, Debug)]
+pub struct Format {
+    /// The name of its figures.
+    pub name: &'static str,
+    accept: &'static str,
+}
+
+const JSON: Format = Format {
+    name: "JSON",
+    accept: "application/json",
+};
+const PROTOBUF: Format = Format {
+    name: "protobuf",
+    accept: "application/vnd.kubernetes.protobuf",
+};
+const METADATA: Format = Format {
+    name: "metadata, JSON",
+    accept: "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+};
+const METADATA_PROTOBUF: Format = Format {
+    name: "metadata, protobuf",
+    accept: "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+};
+const TABLE: Format = Format {
+    name: "Table",
+    accept: "application/json;as=Table;g=meta.k8s.io;v=v1",
+};
+const YAML: Format = Format {
+    name: "YAML",
+    accept: "application/yaml",
+};
+/// JSON with line breaks is asked for in the query.
+const PRETTY: Format = Format {
+    name: "pretty JSON",
+    accept: "application/json;pretty=1",
+};
+
+/// The formats of lists, of lists of large Secrets, of events, and of slow readers.
+pub const LISTS: [Format; 6] = [JSON, PROTOBUF, METADATA, METADATA_PROTOBUF, TABLE, YAML];
+pub const SECRETS: [Format; 3] = [METADATA, METADATA_PROTOBUF, TABLE];
+pub const EVENTS: [Format; 3] = [JSON, PROTOBUF, TABLE];
+pub const READERS: [Format; 4] = [JSON, PROTOBUF, PRETTY, TABLE];
+
+/// The length of a Secret's value in JSON.
+const SECRET: usize = 1 << 20;
+/// The time in which the server sends slow readers all that it will.
+const SETTLE: Duration = Duration::from_secs(3);
+
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// The number of objects in a list.
+    pub objects: usize,
+    pub lists: usize,
+    pub secrets: usize,
+    pub watchers: usize,
+    pub events: usize,
+    /// The number of slow readers, and of objects in their lists.
+    pub readers: usize,
+    pub read_objects: usize,
+}
+
+/// The name of the figures of lists in a format.
+pub fn list_name(format: Format) -> String {
+    format!("list as {}", format.name)
+}
+
+/// The name of the figures of lists of Secrets in a format.
+pub fn secrets_name(format: Format) -> String {
+    format!("Secrets as {}", format.name)
+}
+
+pub async fn measure(subject: &Subject, size: Size) -> Result<Figures> {
+    let client = subject.connect(Shape::REQUESTS.connections).await?;
+    let mut figures = Figures::default();
+    fill(subject, &client, "formats", size.objects).await?;
+    let collection = objects::collection("formats");
+    for format in LISTS {
+        progress(&list_name(format));
+        let measured = list(subject, &client, &collection, format, size.lists).await?;
+        figures = figures.and(measured.figures(&list_name(format)));
+    }
+    let secrets = secrets(subject, &client, size.secrets).await?;
+    for format in SECRETS {
+        progress(&secrets_name(format));
+        let measured = list(subject, &client, &secrets, format, size.lists).await?;
+        figures = figures.and(measured.figures(&secrets_name(format)));
+    }
+    figures = figures.and(events(subject, &client, size).await?);
+    fill(subject, &client, "readers", size.read_objects).await?;
+    for format in READERS {
+        progress(&format!("slow readers of {}", format.name));
+        let grown = slow_readers(subject, format, size.readers).await?;
+        figures = figures.with(&format!("readers of {} grown", format.name), grown);
+    }
+    Ok(figures)
+}
+
+async fn fill(subject: &Subject, client: &Client, namespace: &str, count: usize) -> Result<()> {
+    progress(&format!("filling with {count} objects"));
+    subject.namespace(client, namespace).await?;
+    let mut objects = Objects {
+        subject,
+        client,
+        collection: &objects::collection(namespace),
+        versions: vec![],
+    };
+    objects.create(count).await?;
+    Ok(())
+}
+
+async fn list(
+    subject: &Subject,
+    client: &Client,
+    path: &str,
+    format: Format,
+    count: usize,
+) -> Result<Measured> {
+    let requests = (0..count).map(|_| client.prepare_accepting(path, format.accept));
+    let requests: Result<Vec<_>> = requests.collect();
+    let judge = |answer: &Answer| answer.expect(StatusCode::OK);
+    let loaded = load(subject, client, Shape::LISTS, requests?, judge).await?;
+    Ok(loaded.measured)
+}
+
+/// Creates large Secrets, and returns the path of their collection.
+async fn secrets(subject: &Subject, client: &Client, count: usize) -> Result<String> {
+    subject.namespace(client, "secrets").await?;
+    let path = "/api/v1/namespaces/secrets/secrets";
+    for n in 0..count {
+        let value = "QUJD".repeat(SECRET / 4 - n);
+        let body = format!(
+            r#"{{"apiVersion":"v1","kind":"Secret","metadata":{{"name":"{}"}},"data":{{"a":"{value}"}}}}"#,
+            objects::name(n)
+        );
+        let answer = client.call(Method::POST, path, Some(body.into())).await?;
+        answer.expect(StatusCode::CREATED)?;
+    }
+    Ok(path.to_owned())
+}
+
+/// Measures what an event costs for each watcher, without the writes.
+async fn events(subject: &Subject, client: &Client, size: Size) -> Result<Figures> {
+    let collection = objects::collection("watched");
+    subject.namespace(client, "watched").await?;
+    let body = Some(objects::configmap(0, None, "-"));
+    let created = client.call(Method::POST, &collection, body).await?;
+    created.expect(StatusCode::CREATED)?;
+    let mut version = created.version()?;
+    let path = format!("{collection}/{}", objects::name(0));
+    let watch = Stopwatch::start(subject).await?;
+    version = write(client, &path, version, size.events).await?;
+    let alone = watch.stop(vec![Duration::ZERO; size.events]).await?;
+    let mut figures = Figures::default();
+    for format in EVENTS {
+        progress(&format!("events as {}", format.name));
+        let watchers = subject.connect(size.watchers.min(10)).await?;
+        let since = format!("{collection}?watch=true&resourceVersion={version}");
+        let mut seeing = JoinSet::new();
+        for user in 0..size.watchers {
+            let sender = watchers.sender(user)?;
+            let stream = open(&sender, &since, format).await?;
+            seeing.spawn(see(stream, format, size.events));
+        }
+        let watch = Stopwatch::start(subject).await?;
+        version = write(client, &path, version, size.events).await?;
+        let seen = timeout(WAIT_TIMEOUT, all(seeing));
+        let seen = seen.await.context("events do not arrive")??;
+        let delivered = size.events * seen.len();
+        let measured = watch.stop(vec![Duration::ZERO; delivered]).await?;
+        let net = measured.cpu.saturating_sub(alone.cpu).as_secs_f64();
+        figures = figures.with(
+            &format!("event as {}", format.name),
+            net / delivered.max(1) as f64,
+        );
+    }
+    let of = |name: &str| figures.get(&format!("event as {name}")).unwrap_or(0.0);
+    let ratio = of(PROTOBUF.name) / of(JSON.name).max(f64::MIN_POSITIVE);
+    Ok(figures.with("event ratio", ratio))
+}
+
+/// Changes an object a number of times, and returns its last resource version.
+async fn write(client: &Client, path: &str, mut version: u64, count: usize) -> Result<u64> {
+    for n in 0..count {
+        let body = objects::configmap(0, Some(version), &format!("event-{n:08}"));
+        let answer = client.call(Method::PUT, path, Some(body)).await?;
+        answer.expect(StatusCode::OK)?;
+        version = answer.version()?;
+    }
+    Ok(version)
+}
+
+async fn open(sender: &Sender, path: &str, format: Format) -> Result<RecvStream> {
+    let (status, stream) = sender
+        .open(sender.prepare_accepting(path, format.accept)?)
+        .await?;
+    ensure!(status == StatusCode::OK, "{path} is answered {status}");
+    Ok(stream)
+}
+
+/// Reads a watch until it has had a number of events. The watch is then closed.
+async fn see(mut stream: RecvStream, format: Format, events: usize) -> Result<Vec<()>> {
+    let mut frames = Frames::default();
+    let mut seen = 0;
+    while seen < events {
+        let Some(chunk) = chunk(&mut stream).await? else {
+            bail!("a watch ended after {seen} events");
+        };
+        seen += match format.name == PROTOBUF.name {
+            true => frames.count_messages(&chunk),
+            false => memchr::memchr_iter(b'\n', &chunk).count(),
+        };
+    }
+    Ok(vec![()])
+}
+
+/// The bytes of a protobuf watch that belong to an unfinished frame.
+#[derive(Default)]
+struct Frames(BytesMut);
+
+impl Frames {
+    /// Returns how many frames end in this chunk. Each begins with its length in four bytes.
+    fn count_messages(&mut self, chunk: &Bytes) -> usize {
+        self.0.extend_from_slice(chunk);
+        let mut count = 0;
+        while let Some(length) = self.0.first_chunk::<4>() {
+            let end = 4 + u32::from_be_bytes(*length) as usize;
+            if self.0.len() < end {
+                break;
+            }
+            self.0.advance(end);
+            count += 1;
+        }
+        count
+    }
+}
+
+/// Returns how much the memory grows with clients that request a list and read nothing of it
+/// beyond their first window.
+async fn slow_readers(subject: &Subject, format: Format, readers: usize) -> Result<f64> {
+    let clients = Arc::new(subject.connect(readers).await?);
+    subject.wait_until_idle().await?;
+    let before = subject.resident()?;
+    let path = objects::collection("readers");
+    let mut streams = Vec::with_capacity(readers);
+    for user in 0..readers {
+        streams.push(open(&clients.sender(user)?, &path, format).await?);
+    }
+    tokio::time::sleep(SETTLE).await;
+    let grown = subject.resident()? - before;
+    drop(streams);
+    Ok(grown.max(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_counted_across_chunks() {
+        let mut frames = Frames::default();
+        let counts = [&b"\0\0\0\x02a"[..], b"b\0\0", b"\0\0\0\0\0\x01c\0"];
+        let counts = counts.map(|chunk| frames.count_messages(&Bytes::copy_from_slice(chunk)));
+        assert_eq!(counts, [0, 1, 2]);
+    }
+}
