@@ -57,7 +57,7 @@ const API_TABLES: &[(&str, usize)] = &[
     ("Objects of a kind", 3),
     ("The same object", 2),
     ("Discovery", 1),
-    ("Targets", 42),
+    ("Targets", 48),
 ];
 
 #[test]
@@ -86,7 +86,7 @@ fn api_benchmark_fills_all_tables() {
     }
 }
 
-/// The floor has no operators, so their rows have no figures.
+/// The floor has neither operators nor users of tenants, so their rows have no figures.
 fn is_of_operators(row: &[String]) -> bool {
     let words = [
         "tenants of brokers",
@@ -97,6 +97,7 @@ fn is_of_operators(row: &[String]) -> bool {
         "another vCenter hangs",
         "bare-metal",
         "Azure",
+        "fan-out",
     ];
     words.iter().any(|words| row[0].contains(words))
 }
