@@ -8,6 +8,7 @@ mod customs;
 mod definition;
 mod deletion;
 mod discovery;
+mod fanout;
 mod floor;
 mod formats;
 mod kinds;
@@ -86,6 +87,7 @@ pub enum Part {
     Pages,
     Formats,
     Watches,
+    Fanout,
     Tenants,
     Access,
     Customs,
@@ -110,6 +112,7 @@ pub struct Sizes {
     pages: pages::Size,
     formats: formats::Size,
     watches: [Watch; 2],
+    fanout: fanout::Size,
     tenants: tenants::Size,
     access: access::Size,
     customs: customs::Size,
@@ -166,6 +169,13 @@ impl Sizes {
                 events: 400,
             },
         ],
+        fanout: fanout::Size {
+            others: [1, 1_000, 10_000],
+            writes: 4_000,
+            window: Duration::from_secs(10),
+            watchers: 1_000,
+            events: 400,
+        },
         tenants: tenants::Size {
             tenants: 10_000,
             operations: 10_000,
@@ -248,6 +258,13 @@ impl Sizes {
                 events: 10,
             },
         ],
+        fanout: fanout::Size {
+            others: [1, 5, 20],
+            writes: 20,
+            window: Duration::from_millis(200),
+            watchers: 5,
+            events: 10,
+        },
         tenants: tenants::Size {
             tenants: 200,
             operations: 100,
@@ -323,6 +340,7 @@ impl Sizes {
                 let watchers = |sizes: &Self| sizes.watches.map(|watch| watch.watchers);
                 watchers(self) == watchers(&full)
             }
+            Part::Fanout => self.fanout.others == full.fanout.others,
             Part::Tenants => self.tenants.tenants >= full.tenants.tenants,
             Part::Access => is_long && self.access.tenants >= full.access.tenants,
             Part::Customs => is_long && self.customs.tenants >= full.customs.tenants,
@@ -424,7 +442,7 @@ async fn of_server(args: &Args, program: &Program, sizes: Sizes) -> Result<Figur
         let measure = async |subject: &Subject| deletion::measure(subject, sizes.deletion).await;
         figures = figures.and(on_new(program, measure).await.context("of deletion")?);
     }
-    // The floor has no operators, and speaks JSON only.
+    // The floor has neither operators nor users of tenants, and speaks JSON only.
     if program.path == std::env::current_exe()? {
         return Ok(figures);
     }
@@ -435,6 +453,10 @@ async fn of_server(args: &Args, program: &Program, sizes: Sizes) -> Result<Figur
     if args.wants(Part::Formats) {
         let measure = async |subject: &Subject| formats::measure(subject, sizes.formats).await;
         figures = figures.and(on_new(program, measure).await.context("of formats")?);
+    }
+    if args.wants(Part::Fanout) {
+        let measured = fanout::measure(program, sizes.fanout).await;
+        figures = figures.and(measured.context("of the fan-out of watches")?);
     }
     if args.wants(Part::Brokers) {
         let measured = brokers::measure(program, sizes.brokers).await;

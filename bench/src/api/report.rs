@@ -1,7 +1,7 @@
 //! The tables, from the figures of the server and of the floor.
 
 use super::{
-    Sizes, customs, definition, deletion, formats, leases, lists, pages, published,
+    Sizes, customs, definition, deletion, fanout, formats, leases, lists, pages, published,
     server::Program, tenants, writes,
 };
 use crate::figures::Figures;
@@ -58,6 +58,7 @@ impl Results {
         self.pages(sizes);
         self.formats(sizes);
         self.watches(sizes);
+        self.fanout(sizes);
         self.tenants();
         self.inside(sizes);
         self.access(sizes);
@@ -299,6 +300,65 @@ impl Results {
                 "max",
                 "memory, watching",
                 "memory, delivered",
+            ],
+            rows.collect(),
+        );
+    }
+
+    fn fanout(&self, sizes: &Sizes) {
+        const OTHERS: [Cell; 6] = [
+            ("write cpu", Unit::Time),
+            ("get p50", Unit::Time),
+            ("get p99", Unit::Time),
+            ("held", Unit::Kibibytes),
+            ("kept", Unit::Kibibytes),
+            ("resident", Unit::Bytes),
+        ];
+        const DELIVERED: [Cell; 5] = [
+            ("delivered rate", Unit::Count),
+            ("delivered cpu", Unit::Time),
+            ("delivered net", Unit::Time),
+            ("delivered p50", Unit::Time),
+            ("delivered p99", Unit::Time),
+        ];
+        let rows = sizes.fanout.others.iter().filter_map(|watches| {
+            let prefix = fanout::prefix(*watches);
+            self.insula.get(&format!("{prefix} write cpu"))?;
+            let watches = grouped(*watches);
+            Some(row(&[&watches], &self.insula, &prefix, &OTHERS))
+        });
+        print(
+            "Writes of a tenant to one object, with watches of that tenant on other names, and gets \
+             of a neighbour meanwhile",
+            &[
+                "watches",
+                "CPU of a write",
+                "get of the neighbour, p50",
+                "p99",
+                "memory of a watch",
+                "of it kept after it is closed",
+                "memory",
+            ],
+            rows.collect(),
+        );
+        let rows = ["1", "8"].into_iter().filter_map(|writers| {
+            let prefix = format!("fanout {writers} writers");
+            self.insula.get(&format!("{prefix} delivered cpu"))?;
+            Some(row(&[writers], &self.insula, &prefix, &DELIVERED))
+        });
+        let title = format!(
+            "Changes inside a tenant, each delivered to {} watchers",
+            grouped(sizes.fanout.watchers)
+        );
+        print(
+            &title,
+            &[
+                "writers",
+                "delivered each second",
+                "CPU for each delivered",
+                "without the writes",
+                "p50 from call to delivery",
+                "p99",
             ],
             rows.collect(),
         );

@@ -129,6 +129,34 @@ const TARGETS: &[Target] = &[
         1026.0,
     )
     .of(Part::Watches),
+    Target::ratio(
+        "fan-out: a write with 10,000 watches on other names, beside one with a single watch",
+        "fanout write ratio",
+        1.3,
+    ),
+    Target::ratio(
+        "fan-out: p99 of a neighbour's get meanwhile, beside a single watch",
+        "fanout neighbour ratio",
+        2.0,
+    ),
+    Target::call(
+        "fan-out: event delivered, 1,000 watchers, one writer",
+        "fanout 1 writers delivered cpu",
+        7.0 * MICRO,
+    )
+    .of(Part::Fanout),
+    Target::call(
+        "fan-out: event delivered, 1,000 watchers, eight writers",
+        "fanout 8 writers delivered cpu",
+        4.0 * MICRO,
+    )
+    .of(Part::Fanout),
+    Target::kibibytes("fan-out: memory of a watch", "fanout held", 8.0),
+    Target::kibibytes(
+        "fan-out: of it, kept after the watch is closed",
+        "fanout kept",
+        1.0,
+    ),
     Target::own(
         "what roles add to a get: 200 roles, 1,000 bindings, 10 tenants",
         "access few decision cpu",
@@ -362,6 +390,22 @@ impl Target {
             part: Part::Pages,
             other: None,
             ..Self::time(what, figure, 2.0 * MILLI, 0.0)
+        }
+    }
+
+    /// A target of the fan-out, as a ratio.
+    const fn ratio(what: &'static str, figure: &'static str, bound: f64) -> Self {
+        Self {
+            unit: Unit::Ratio,
+            ..Self::call(what, figure, bound).of(Part::Fanout)
+        }
+    }
+
+    /// A target of the fan-out, in KiB.
+    const fn kibibytes(what: &'static str, figure: &'static str, bound: f64) -> Self {
+        Self {
+            unit: Unit::Kibibytes,
+            ..Self::call(what, figure, bound * 1024.0).of(Part::Fanout)
         }
     }
 

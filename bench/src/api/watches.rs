@@ -20,20 +20,31 @@ use super::subject::{Measured, Stopwatch, Subject};
 use crate::figures::Figures;
 use crate::report::progress;
 
-/// The number of writers, each with an object of its own, and so the maximum number of changes
+/// The number of writers unless a measurement needs another, and so the maximum number of changes
 /// in flight: more would measure the server's queues.
 const WRITERS: usize = 8;
 /// The maximum number of watches on a connection: servers may allow only a hundred streams.
 const WATCHERS_EACH: usize = 50;
 /// The minimum number of writes to measure their CPU time, since one costs less than a tick.
 const WRITES: usize = 2_000;
+/// The number of the first object that is written: others of the collection have smaller ones.
+const FIRST_OBJECT: usize = 900_000;
 /// The common prefix of the values that are written.
 const STAMP: &[u8] = b"\"stamp\":\"event-";
+
+/// Numbers of writers, each with an object of its own, of watchers and of changes.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    pub writers: usize,
+    pub watchers: usize,
+    pub events: usize,
+}
 
 /// The time of each write, and the number of watchers that have seen it.
 struct Events {
     begun: Instant,
     watchers: usize,
+    writers: usize,
     /// Nanoseconds since the start.
     written: Vec<AtomicU64>,
     seen: Vec<AtomicUsize>,
@@ -54,16 +65,33 @@ pub async fn measure(
     watchers: usize,
     events: usize,
 ) -> Result<Figures> {
-    progress(&format!("{events} changes to {watchers} watchers"));
+    let load = Load {
+        writers: WRITERS,
+        watchers,
+        events,
+    };
+    measure_load(subject, collection, load).await
+}
+
+/// The same with a number of writers.
+pub async fn measure_load(subject: &Subject, collection: &str, load: Load) -> Result<Figures> {
+    let Load {
+        writers,
+        watchers,
+        events,
+    } = load;
+    progress(&format!(
+        "{events} changes by {writers} writers to {watchers} watchers"
+    ));
     let client = subject.connect(1).await?;
-    let mut versions = create(&client, collection).await?;
+    let mut versions = create(&client, collection, writers).await?;
     let writes = events.max(WRITES.min(events * 5));
-    let alone = Events::new(writes, 0);
+    let alone = Events::new(writes, 0, writers);
     let watch = Stopwatch::start(subject).await?;
     write(&client, collection, &mut versions, &alone).await?;
     let alone = watch.stop(vec![Duration::ZERO; writes]).await?;
 
-    let delivered = Events::new(events, watchers);
+    let delivered = Events::new(events, watchers, writers);
     let others = subject.connect(connections(watchers)).await?;
     let mut watching = open(&others, collection, &delivered).await?;
     subject.wait_until_idle().await?;
@@ -76,7 +104,7 @@ pub async fn measure(
         .with("idle resident", idle)
         .with("resident", subject.resident()?);
     drop(streams);
-    remove(&client, collection).await?;
+    remove(&client, collection, writers).await?;
     Ok(figures)
 }
 
@@ -96,13 +124,14 @@ fn connections(watchers: usize) -> usize {
 }
 
 impl Events {
-    fn new(count: usize, watchers: usize) -> Arc<Self> {
+    fn new(count: usize, watchers: usize, writers: usize) -> Arc<Self> {
         Arc::new(Self {
             begun: Instant::now(),
             watchers,
+            writers,
             written: (0..count).map(|_| AtomicU64::new(0)).collect(),
             seen: (0..count).map(|_| AtomicUsize::new(0)).collect(),
-            on_their_way: Semaphore::new(WRITERS),
+            on_their_way: Semaphore::new(writers),
         })
     }
 
@@ -142,10 +171,10 @@ impl Lines {
 }
 
 /// Creates the objects that are changed, and returns their resource versions.
-async fn create(client: &Client, collection: &str) -> Result<Vec<u64>> {
+async fn create(client: &Client, collection: &str, writers: usize) -> Result<Vec<u64>> {
     let mut versions = vec![];
-    for n in 0..WRITERS {
-        let body = Some(objects::configmap(n, None, "-"));
+    for n in 0..writers {
+        let body = Some(objects::configmap(FIRST_OBJECT + n, None, "-"));
         let answer = client.call(Method::POST, collection, body).await?;
         answer.expect(StatusCode::CREATED)?;
         versions.push(answer.version()?);
@@ -153,9 +182,9 @@ async fn create(client: &Client, collection: &str) -> Result<Vec<u64>> {
     Ok(versions)
 }
 
-async fn remove(client: &Client, collection: &str) -> Result<()> {
-    for n in 0..WRITERS {
-        let path = format!("{collection}/{}", objects::name(n));
+async fn remove(client: &Client, collection: &str, writers: usize) -> Result<()> {
+    for n in 0..writers {
+        let path = format!("{collection}/{}", objects::name(FIRST_OBJECT + n));
         let answer = client.call(Method::DELETE, &path, None).await?;
         answer.expect(StatusCode::OK)?;
     }
@@ -246,7 +275,7 @@ async fn write(
 ) -> Result<()> {
     let mut writers = JoinSet::new();
     for (writer, version) in versions.iter().enumerate() {
-        let path = format!("{collection}/{}", objects::name(writer));
+        let path = format!("{collection}/{}", objects::name(FIRST_OBJECT + writer));
         let (sender, events) = (client.sender(writer)?, Arc::clone(events));
         writers.spawn(write_one(sender, path, writer, *version, events));
     }
@@ -267,8 +296,9 @@ async fn write_one(
     mut version: u64,
     events: Arc<Events>,
 ) -> Result<Vec<(usize, u64)>> {
-    for event in (writer..events.written.len()).step_by(WRITERS) {
-        let body = objects::configmap(writer, Some(version), &format!("event-{event:08}"));
+    for event in (writer..events.written.len()).step_by(events.writers) {
+        let number = FIRST_OBJECT + writer;
+        let body = objects::configmap(number, Some(version), &format!("event-{event:08}"));
         let request = sender.prepare(Method::PUT, &path, Some(body))?;
         // Released by the last watcher that sees it.
         events.on_their_way.acquire().await?.forget();
