@@ -10,6 +10,7 @@ pub mod definitions;
 pub mod encoding;
 pub(crate) mod encryption;
 pub mod fair_locks;
+pub mod history_turns;
 pub(crate) mod hooks;
 pub(crate) mod publish;
 pub mod rbac_kinds;
@@ -34,6 +35,7 @@ use crate::registry::access_records::AccessRecords;
 use crate::registry::continue_token::ContinueTokens;
 use crate::registry::definitions::Definitions;
 use crate::registry::fair_locks::FairLocks;
+use crate::registry::history_turns::HistoryTurns;
 use crate::registry::resource::Resource;
 use crate::registry::tenant_quota::TenantQuota;
 use crate::status::{Result, StatusError};
@@ -56,6 +58,7 @@ pub struct Registry {
     root_ca: Option<Arc<str>>,
     encryption: Option<Arc<EncryptedStore>>,
     namespace_locks: FairLocks,
+    history_turns: HistoryTurns,
     /// The revision of the last change that this server committed.
     committed: AtomicU64,
 }
@@ -150,6 +153,7 @@ impl Registry {
             root_ca: root_ca.map(Arc::from),
             encryption: None,
             namespace_locks: FairLocks::default(),
+            history_turns: HistoryTurns::default(),
             committed: AtomicU64::new(0),
         }
     }
@@ -236,6 +240,11 @@ impl Registry {
     /// namespace.
     pub fn root_ca(&self) -> Option<&str> {
         self.root_ca.as_deref()
+    }
+
+    /// The turns of watches that read the store's history.
+    pub const fn history_turns(&self) -> &HistoryTurns {
+        &self.history_turns
     }
 
     /// Returns the locks of namespaces, for changes that must be made one at a time.

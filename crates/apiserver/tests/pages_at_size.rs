@@ -35,8 +35,10 @@ fn value(tenant: &str, name: &str) -> String {
         "system" => String::new(),
         tenant => format!(r#""tenant":"{tenant}","#),
     };
+    // The last two letters as a label.
+    let part = &name[name.len() - 2..];
     format!(
-        r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"{name}","namespace":"default",{of}"uid":"{tenant}-{name}"}}}}"#
+        r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"{name}","namespace":"default",{of}"uid":"{tenant}-{name}","labels":{{"part":"{part}"}}}}}}"#
     )
 }
 
@@ -376,5 +378,96 @@ async fn watch_from_history_stays_with_its_tenant() -> anyhow::Result<()> {
         .await?;
     let event = watch.next().await?.unwrap_or_default();
     assert_eq!(event["object"]["code"], 410, "{event}");
+    Ok(())
+}
+
+/// Lists with a query, and returns the names and the number of visited objects.
+async fn select(
+    server: &TestServer,
+    client: &Client,
+    path: &str,
+) -> anyhow::Result<(Vec<String>, u64)> {
+    let cache = server.registry().cache();
+    let before = cache.visited();
+    let answer = client.get(path).await?;
+    anyhow::ensure!(answer.status == 200, "{}", answer.text());
+    let list = answer.json();
+    let items = list["items"].as_array().into_iter().flatten();
+    Ok((items.map(name).collect(), cache.visited() - before))
+}
+
+#[tokio::test]
+async fn label_that_is_often_selected_is_indexed() -> anyhow::Result<()> {
+    let Some((server, client)) = filled(Engine::Memory, 5_000).await? else {
+        return Ok(());
+    };
+    let store = Arc::clone(server.registry().store());
+    let path = format!("{MAPS}?labelSelector=part%3D07");
+    let wanted: Vec<_> = (0..50)
+        .map(|n| format!("t1 m-{:06}", n * 100 + 7))
+        .collect();
+    for visited in [5_000, 5_000, 50, 50] {
+        // Every tenant has a CA bundle beside them.
+        let (names, found) = select(&server, &client, &path).await?;
+        assert_eq!(names, wanted);
+        assert!((visited..=visited + 1).contains(&found), "{found}");
+    }
+    // The index follows writes, and other selectors of the same label use it.
+    put_map(&store, "t1", "new-07").await?;
+    let delete = Transaction::new().delete(key("t1", "m-000007"));
+    store.commit(delete).await?;
+    let (names, visited) = select(&server, &client, &path).await?;
+    let mut now = wanted[1..].to_vec();
+    now.push("t1 new-07".to_owned());
+    assert_eq!((names, visited), (now, 50));
+    let none = format!("{MAPS}?labelSelector=part%3Dnone,other");
+    assert_eq!(select(&server, &client, &none).await?, (vec![], 0));
+    // Pages of an index are at one revision too.
+    let page = format!("{path}&limit=30");
+    let first = client.get(&page).await?.json();
+    let token = first["metadata"]["continue"].as_str().unwrap_or_default();
+    put_map(&store, "t1", "newer-07").await?;
+    let (rest, visited) = select(&server, &client, &format!("{page}&continue={token}")).await?;
+    assert_eq!((rest.len(), visited), (20, 20));
+    Ok(())
+}
+
+#[tokio::test]
+async fn label_that_is_often_selected_over_all_spaces_is_indexed() -> anyhow::Result<()> {
+    let Some(server) = filled_everywhere(Engine::Memory, 1_000).await? else {
+        return Ok(());
+    };
+    let system = server.system().await?;
+    let path = format!("{ALL}?labelSelector=part%3D07");
+    for visited in [4_000.., 4_000.., 0..] {
+        let (names, found) = select(&server, &system, &path).await?;
+        assert_eq!(names.len(), 40);
+        assert!(visited.contains(&found), "{found}");
+    }
+    assert_eq!(select(&server, &system, &path).await?.1, 40);
+    Ok(())
+}
+
+#[tokio::test]
+async fn node_of_pods_that_is_often_selected_is_indexed() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    let store = Arc::clone(server.registry().store());
+    for start in (0..2_000).step_by(100) {
+        let mut transaction = Transaction::new();
+        for number in start..start + 100 {
+            let (name, node) = (format!("p-{number:04}"), number % 100);
+            let value = format!(
+                r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"{name}","namespace":"default","tenant":"t1","uid":"{name}"}},"spec":{{"nodeName":"n{node}"}},"status":{{"phase":"Running"}}}}"#
+            );
+            transaction = transaction.put(format!("/registry/pods/t1/default/{name}"), value);
+        }
+        store.commit(transaction).await?;
+    }
+    let path = "/api/v1/pods?fieldSelector=spec.nodeName%3Dn7,status.phase%3DRunning";
+    for visited in [2_000, 2_000, 20] {
+        let (names, found) = select(&server, &client, path).await?;
+        assert_eq!((names.len(), found), (20, visited));
+    }
     Ok(())
 }

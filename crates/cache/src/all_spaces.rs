@@ -204,11 +204,11 @@ impl Cache {
 
     /// Drops what was collected or kept for lists over all spaces that are over.
     pub(crate) fn drop_idle_snapshots(&self) {
-        let custom = self.custom.read().unwrap_or_else(PoisonError::into_inner);
-        let custom: Vec<_> = custom
-            .values()
-            .flat_map(|group| group.values().cloned())
-            .collect();
+        let custom: Vec<_> = {
+            let custom = self.custom.read().unwrap_or_else(PoisonError::into_inner);
+            let all = custom.values().flat_map(|group| group.values());
+            all.cloned().collect()
+        };
         let now = Instant::now();
         for collections in self.built_in.iter().chain(&custom) {
             let mut all_spaces = collections.all_spaces();

@@ -1,16 +1,15 @@
 //! The objects of one kind in one space, and the log of their events.
 
+mod lists;
 mod subscribers;
 mod subscription;
 
 use std::collections::VecDeque;
-use std::sync::{
-    Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
 use bytes::Bytes;
-use insula_core::{Revision, Space};
+use insula_core::Revision;
 use tokio::sync::Notify;
 
 pub use subscribers::Interest;
@@ -19,8 +18,11 @@ pub use subscription::Subscription;
 
 use crate::entry::Stored;
 use crate::objects::Objects;
-use crate::snapshots::{Budget, CHANGE_BYTES, Snapshots};
+use crate::snapshots::CHANGE_BYTES;
+use lists::Lists;
 use subscribers::Subscribers;
+
+pub use lists::Contents;
 
 /// The objects of one kind in one space.
 ///
@@ -29,8 +31,8 @@ use subscribers::Subscribers;
 #[derive(Debug)]
 pub struct Collection {
     state: RwLock<State>,
-    /// The snapshots that lists read on from. Locked while the state is locked, never before.
-    snapshots: Mutex<Option<Box<Snapshots<Objects>>>>,
+    /// What is kept for lists. Locked while the state is locked, never before.
+    lists: Mutex<Option<Box<Lists>>>,
     changed: Notify,
     closed: Notify,
 }
@@ -127,15 +129,6 @@ pub(super) struct Recorded {
     pub marked: Vec<Arc<Subscriber>>,
 }
 
-/// The objects of a collection at one revision, not copied.
-#[derive(Clone, Debug)]
-pub struct Contents {
-    /// The objects.
-    pub objects: Objects,
-    /// The revision of the last change.
-    pub last: Revision,
-}
-
 /// The objects at one position of the log.
 #[derive(Debug)]
 pub struct Snapshot {
@@ -175,7 +168,7 @@ impl Collection {
         };
         Self {
             state: RwLock::new(state),
-            snapshots: Mutex::default(),
+            lists: Mutex::default(),
             changed: Notify::new(),
             closed: Notify::new(),
         }
@@ -197,39 +190,6 @@ impl Collection {
             cursor,
             last,
         }
-    }
-
-    /// Returns all objects.
-    pub fn contents(&self) -> Contents {
-        let state = self.read();
-        Contents {
-            objects: state.objects.clone(),
-            last: state.last,
-        }
-    }
-
-    /// Returns all objects as of `revision`: the current ones, or those of a kept snapshot.
-    /// Returns `None` if neither is of that revision.
-    pub fn contents_at(&self, revision: Revision) -> Option<Contents> {
-        let state = self.read();
-        let objects = match state.last > revision {
-            true => self.snapshots().as_mut()?.at(revision)?,
-            false => state.objects.clone(),
-        };
-        let last = state.last.min(revision);
-        Some(Contents { objects, last })
-    }
-
-    /// Keeps the objects for the next page of a list, if the log still has the changes since.
-    pub(super) fn keep(&self, contents: &Contents, budget: &Arc<Budget>, space: &Space) {
-        let state = self.read();
-        let from = contents.last;
-        let Ok(until) = state.next_after(from) else {
-            return;
-        };
-        let mut snapshots = self.snapshots();
-        let snapshots = snapshots.get_or_insert_default();
-        snapshots.keep(from, until, &contents.objects, budget, space);
     }
 
     /// Returns the objects as of `revision`, in key order.
@@ -386,7 +346,7 @@ impl Collection {
             }
         }
         if !recorded.events.is_empty() {
-            self.note_replaced(revision, replaced_bytes);
+            self.note_replaced(&mut state, revision, replaced_bytes);
         }
         recorded.marked = state.take_marked();
         drop(state);
@@ -421,20 +381,8 @@ impl Collection {
         if oldest.is_none() {
             state.log.shrink_to_fit();
         }
-        let mut snapshots = self.snapshots();
-        if let Some(kept) = &mut *snapshots
-            && kept.drop_idle(Instant::now())
-        {
-            *snapshots = None;
-        }
+        self.drop_idle_snapshots();
         oldest
-    }
-
-    /// Notes that a transaction has replaced objects of so many bytes.
-    fn note_replaced(&self, revision: Revision, bytes: usize) {
-        if let Some(snapshots) = &mut *self.snapshots() {
-            snapshots.note_change(revision, bytes);
-        }
     }
 
     /// Ends all watches, because the space is gone.
@@ -452,12 +400,6 @@ impl Collection {
         for subscriber in marked {
             subscriber.wake();
         }
-    }
-
-    fn snapshots(&self) -> MutexGuard<'_, Option<Box<Snapshots<Objects>>>> {
-        self.snapshots
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State> {

@@ -20,6 +20,7 @@ mod entry;
 pub mod expiry;
 mod feed;
 mod hooks;
+mod index;
 mod objects;
 mod owner_graph;
 mod owner_refs;
@@ -57,7 +58,8 @@ pub use derived::Derived;
 pub use entry::{Message, Stored, without_revision};
 pub use feed::{Feed, load};
 pub use hooks::Hooks;
-pub use objects::Objects;
+pub use index::{MIN_VISITED, Term};
+pub use objects::{Candidates, Objects, Range};
 pub use owner_graph::{Hold, Node, OwnerGraph};
 pub use owner_refs::{OwnerRefs, Reference};
 pub use pool::Pool;
@@ -102,6 +104,8 @@ pub struct Cache {
     watches_woken: AtomicU64,
     /// The memory that kept snapshots may take.
     snapshot_budget: Arc<Budget>,
+    /// The collections with indexes, so that idle ones are found without a scan of all.
+    indexed: Mutex<Vec<Weak<Collection>>>,
     visited: AtomicU64,
 }
 
@@ -144,6 +148,7 @@ impl Cache {
             progress_wanted: Notify::new(),
             watches_woken: AtomicU64::new(0),
             snapshot_budget: Arc::default(),
+            indexed: Mutex::default(),
             visited: AtomicU64::new(0),
         }
     }
@@ -191,6 +196,23 @@ impl Cache {
     /// Keeps the objects of a collection for the next page of a list.
     pub fn keep(&self, collection: &Collection, space: &Space, contents: &Contents) {
         collection.keep(contents, &self.snapshot_budget, space);
+    }
+
+    /// Notes that a list visited many objects of a collection for want of an index: one is built
+    /// if that happens often.
+    pub fn note_scan(&self, kind: impl Keyed, space: &Space, term: &Term) {
+        let Some(collections) = self.find_collections(kind.collection_key()) else {
+            return;
+        };
+        let Some(collection) = collections.find(space) else {
+            return;
+        };
+        if collection.note_scan(term, &self.snapshot_budget, space) {
+            let mut indexed = self.indexed.lock().unwrap_or_else(PoisonError::into_inner);
+            indexed.push(Arc::downgrade(&collection));
+            drop(indexed);
+            collections.all_spaces().note_stale(space);
+        }
     }
 
     /// Counts objects that a list has looked at.
@@ -384,6 +406,7 @@ impl Cache {
     /// Drops derived values that were not read since the last call but one.
     fn evict_idle(&self) {
         self.drop_idle_snapshots();
+        self.drop_idle_indexes();
         let mut with_derived = self
             .with_derived
             .lock()
@@ -395,6 +418,15 @@ impl Cache {
             let kept = state.evict_idle();
             state.noted.store(kept, Ordering::Release);
             kept
+        });
+    }
+
+    fn drop_idle_indexes(&self) {
+        let mut indexed = self.indexed.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = std::time::Instant::now();
+        indexed.retain(|collection| {
+            let collection = collection.upgrade();
+            collection.is_some_and(|collection| collection.drop_idle_indexes(now))
         });
     }
 

@@ -3,12 +3,30 @@
 use std::sync::Arc;
 
 use crate::entry::Stored;
-use crate::tree::{Item, Tree};
+use crate::index::{Index, Term};
+use crate::tree::{Item, Iter, Tree};
 
 /// The objects of one kind in one space, at one revision.
 #[derive(Clone, Debug, Default)]
 pub struct Objects {
     all: Tree<Arc<Stored>>,
+    indexes: Option<Arc<Vec<Index>>>,
+}
+
+/// The objects of a range of keys, in key order.
+#[derive(Debug)]
+pub struct Range<'a> {
+    rest: Iter<'a, Arc<Stored>>,
+    prefix: &'a str,
+}
+
+/// The objects that a selector may choose.
+#[derive(Debug)]
+pub struct Candidates<'a> {
+    /// The objects.
+    pub objects: Range<'a>,
+    /// Whether they are from an index, and all others are left out.
+    pub is_indexed: bool,
 }
 
 impl Item for Arc<Stored> {
@@ -41,13 +59,45 @@ impl Objects {
     }
 
     /// Returns the objects with keys that begin with `prefix` and follow `after`, in key order.
-    pub fn range<'a>(
+    pub fn range<'a>(&'a self, prefix: &'a str, after: Option<&str>) -> Range<'a> {
+        Range::of(Some(&self.all), prefix, after)
+    }
+
+    /// Returns the objects of a range that a selector with these terms and values may choose:
+    /// those of an index if there is one for a term, or else all.
+    pub fn candidates<'a>(
         &'a self,
+        terms: &[(Term, &str)],
         prefix: &'a str,
         after: Option<&str>,
-    ) -> impl Iterator<Item = &'a Arc<Stored>> + use<'a> {
-        let rest = self.all.iter_from(|key| is_before(key, prefix, after));
-        rest.take_while(move |object| object.key.starts_with(prefix))
+    ) -> Candidates<'a> {
+        for index in self.indexes() {
+            if let Some((_, value)) = terms.iter().find(|(term, _)| *term == index.term) {
+                return Candidates {
+                    objects: Range::of(index.find(value), prefix, after),
+                    is_indexed: true,
+                };
+            }
+        }
+        Candidates {
+            objects: self.range(prefix, after),
+            is_indexed: false,
+        }
+    }
+
+    pub(crate) fn indexes(&self) -> &[Index] {
+        self.indexes.as_ref().map_or(&[], |indexes| indexes)
+    }
+
+    pub(crate) fn add_index(&mut self, index: Index) {
+        Arc::make_mut(self.indexes.get_or_insert_default()).push(index);
+    }
+
+    pub(crate) fn drop_indexes(&mut self, terms: &[Term]) {
+        if let Some(indexes) = &mut self.indexes {
+            Arc::make_mut(indexes).retain(|index| !terms.contains(&index.term));
+        }
+        self.indexes.take_if(|indexes| indexes.is_empty());
     }
 
     /// Returns the number of objects with keys that begin with `prefix` and follow `after`. They
@@ -62,11 +112,48 @@ impl Objects {
     }
 
     pub(crate) fn insert(&mut self, object: Arc<Stored>) -> Option<Arc<Stored>> {
-        self.all.insert(object)
+        let replaced = self.all.insert(Arc::clone(&object));
+        for index in self.indexes_mut() {
+            if let Some(replaced) = &replaced {
+                index.remove(replaced);
+            }
+            index.insert(&object);
+        }
+        replaced
     }
 
     pub(crate) fn remove(&mut self, key: &str) -> Option<Arc<Stored>> {
-        self.all.remove(key)
+        let removed = self.all.remove(key)?;
+        for index in self.indexes_mut() {
+            index.remove(&removed);
+        }
+        Some(removed)
+    }
+
+    fn indexes_mut(&mut self) -> &mut [Index] {
+        match &mut self.indexes {
+            Some(indexes) => Arc::<Vec<_>>::make_mut(indexes),
+            None => &mut [],
+        }
+    }
+}
+
+impl<'a> Range<'a> {
+    fn of(objects: Option<&'a Tree<Arc<Stored>>>, prefix: &'a str, after: Option<&str>) -> Self {
+        let rest = objects.map(|all| all.iter_from(|key| is_before(key, prefix, after)));
+        Self {
+            rest: rest.unwrap_or_else(Iter::empty),
+            prefix,
+        }
+    }
+}
+
+impl<'a> Iterator for Range<'a> {
+    type Item = &'a Arc<Stored>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.rest.next();
+        next.filter(|object| object.key.starts_with(self.prefix))
     }
 }
 

@@ -28,7 +28,7 @@ struct Kept<T> {
     used: Instant,
 }
 
-/// The memory that snapshots keep alive, of each space and of all.
+/// The memory that snapshots keep alive and indexes take, of each space and of all.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     used: Mutex<Used>,
@@ -40,9 +40,9 @@ struct Used {
     sum: usize,
 }
 
-/// What one snapshot takes of the budget, until it is dropped.
+/// What one snapshot or index takes of the budget, until it is dropped.
 #[derive(Debug)]
-struct Charge {
+pub(crate) struct Charge {
     budget: Arc<Budget>,
     space: Space,
     bytes: usize,
@@ -54,7 +54,7 @@ pub(crate) const MAX_SNAPSHOTS: usize = 8;
 /// How long a snapshot is kept that no list reads.
 const MAX_IDLE: Duration = Duration::from_secs(60);
 
-/// The most bytes that snapshots of one space keep alive, and those of all.
+/// The most bytes for the snapshots and indexes of one space, and for those of all.
 const MAX_SPACE_BYTES: usize = 64 << 20;
 const MAX_BYTES: usize = 256 << 20;
 
@@ -133,7 +133,18 @@ impl Budget {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The bytes that snapshots keep alive.
+    fn release(&self, space: &Space, bytes: usize) {
+        let mut used = self.used();
+        used.sum -= bytes;
+        if let Some(of_space) = used.spaces.get_mut(space) {
+            *of_space -= bytes;
+            if *of_space == 0 {
+                used.spaces.remove(space);
+            }
+        }
+    }
+
+    /// The bytes that are charged.
     #[cfg(test)]
     pub fn sum(&self) -> usize {
         self.used().sum
@@ -141,13 +152,20 @@ impl Budget {
 }
 
 impl Charge {
-    fn new(budget: &Arc<Budget>, space: &Space) -> Option<Self> {
+    pub fn new(budget: &Arc<Budget>, space: &Space) -> Option<Self> {
         let mut charge = Self {
             budget: Arc::clone(budget),
             space: space.clone(),
             bytes: 0,
         };
         charge.add(BASE_BYTES).then_some(charge)
+    }
+
+    /// Charges so much instead of what was charged. Returns whether it is within the budget.
+    pub fn set(&mut self, bytes: usize) -> bool {
+        let released = std::mem::take(&mut self.bytes);
+        self.budget.release(&self.space, released);
+        self.add(bytes)
     }
 
     /// Charges more. Returns whether it is within the budget.
@@ -164,14 +182,7 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        let mut used = self.budget.used();
-        used.sum -= self.bytes;
-        if let Some(of_space) = used.spaces.get_mut(&self.space) {
-            *of_space -= self.bytes;
-            if *of_space == 0 {
-                used.spaces.remove(&self.space);
-            }
-        }
+        self.budget.release(&self.space, self.bytes);
     }
 }
 

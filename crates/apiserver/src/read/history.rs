@@ -129,6 +129,7 @@ impl Found {
             _ => Remaining::Uncounted,
         };
         Page {
+            visited: self.objects.len(),
             objects: self.objects,
             left,
             revision,

@@ -18,7 +18,7 @@ use crate::registry::publish::{self, Sharing};
 use crate::registry::versions;
 use crate::request::query::{self, Query};
 use crate::status::{Result, StatusError};
-use insula_cache::{Collection, Contents, Objects, Stored};
+use insula_cache::{Collection, Contents, MIN_VISITED, Objects, Stored};
 
 /// The objects and the metadata of a list.
 #[derive(Debug)]
@@ -74,6 +74,8 @@ pub(super) struct Page {
     pub(super) objects: Vec<Positioned>,
     pub(super) left: Remaining,
     pub(super) revision: Revision,
+    /// The number of objects that were visited for it.
+    pub(super) visited: usize,
 }
 
 /// How many objects follow a page.
@@ -307,11 +309,23 @@ fn cached(registry: &Registry, request: PageRequest<'_>, until: Option<Revision>
     let (objects, after) = (&contents.objects, request.after_key());
     let built_in = unshadowed(registry, request, space, objects);
     let count = || Some(objects.count(&prefix, after) + built_in.len());
-    let stored = objects.range(&prefix, after).cloned();
+    let terms = request.selection.terms();
+    let candidates = objects.candidates(&terms, &prefix, after);
+    let is_indexed = candidates.is_indexed;
+    let stored = candidates.objects.cloned();
     let all = merged(stored, built_in.iter().cloned()).map(Positioned::in_one_space);
     let page = choose(registry, request, all, contents.last, count);
-    if let Some(collection) = collection.filter(|_| page.left != Remaining::Nothing) {
+    let Some(collection) = collection else {
+        return Some(page);
+    };
+    if page.left != Remaining::Nothing {
         cache.keep(&collection, space, &contents);
+    }
+    if let Some((term, _)) = terms.first()
+        && !is_indexed
+        && page.visited > MIN_VISITED
+    {
+        cache.note_scan(&kind, space, term);
     }
     Some(page)
 }
@@ -442,9 +456,10 @@ fn cached_everywhere(
                 .sum(),
         ),
     };
+    let terms = request.selection.terms();
     let objects = rest().flat_map(|(of, after)| {
-        let objects = of.objects.range(prefix, after);
-        objects.map(|object| Positioned {
+        let candidates = of.objects.candidates(&terms, prefix, after);
+        candidates.objects.map(|object| Positioned {
             order: Order {
                 space: Some(of.space.clone()),
                 key: Arc::clone(&object.key),
@@ -455,6 +470,13 @@ fn cached_everywhere(
     let page = choose(registry, request, objects, revision, count);
     if page.left != Remaining::Nothing {
         cache.keep_all(&kind, &contents);
+    }
+    if let Some((term, _)) = terms.first()
+        && page.visited > MIN_VISITED
+    {
+        for (of, _) in rest() {
+            cache.note_scan(&kind, &of.space, term);
+        }
     }
     Some(page)
 }
@@ -492,6 +514,7 @@ pub(super) fn choose(
         objects,
         left,
         revision,
+        visited,
     }
 }
 

@@ -1,13 +1,14 @@
 //! Label and field selectors.
 
 use insula_kinds::Object;
+use insula_kinds::core_kind;
 use insula_kinds::selector::{FieldSelector, LabelOperator, LabelRequirement, LabelSelector};
 
 use crate::codec::view::View;
 use crate::registry::resource::Resource;
 use crate::request::query::Query;
 use crate::status::{Result, StatusError};
-use insula_cache::{Interest, Stored};
+use insula_cache::{Interest, Stored, Term};
 
 /// The selectors of a request.
 #[derive(Clone, Debug)]
@@ -20,6 +21,9 @@ pub struct Selection {
     /// The name in the path of a watch.
     only: Option<String>,
 }
+
+/// The fields of pods that kubelets and schedulers select by.
+const INDEXED_POD_FIELDS: [&str; 2] = ["spec.nodeName", "status.phase"];
 
 impl Selection {
     /// Parses `labelSelector` and `fieldSelector`.
@@ -90,6 +94,20 @@ impl Selection {
             (None, Some(namespace)) => Interest::Namespace(namespace.into()),
             (None, None) => Interest::All,
         }
+    }
+
+    /// Returns the terms that an index may serve, and the value of each that is chosen.
+    pub fn terms(&self) -> Vec<(Term, &str)> {
+        let labels = self.labels.requirements().iter().filter_map(exact);
+        let labels = labels.map(|(key, value)| (Term::Label(key.into()), value));
+        let pods = core_kind("pods");
+        let is_pod = self.kind.storage().is(pods);
+        let fields = INDEXED_POD_FIELDS.iter().filter(|_| is_pod);
+        let fields = fields.filter_map(|field| {
+            let value = self.fields.exact(field)?;
+            Some((Term::Field(pods, field), value))
+        });
+        fields.chain(labels).collect()
     }
 
     /// Whether it chooses the object.

@@ -83,6 +83,11 @@ impl Replay {
         limit: usize,
         events: &mut Vec<Arc<Event>>,
     ) -> Result<Option<Cursor>> {
+        let space = self
+            .space
+            .as_ref()
+            .map_or(&Space::System, |(space, _)| space);
+        let _turn = registry.history_turns().acquire(space).await;
         let mut transactions = 0;
         let mut caught_up = None;
         while events.len() < limit {
