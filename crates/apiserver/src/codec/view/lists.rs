@@ -80,20 +80,30 @@ impl View {
             return list.slow().into();
         }
         let length = self.items_length(&objects);
+        let is_slow = self.encodes_slowly() && objects.len() >= HEAVY;
         let write_item = move |object: &Stored, out: &mut Vec<u8>| {
             view.write_item(object, now, out);
         };
         let write_item: Box<WriteItem> = Box::new(write_item);
         let head = format!("{head}[");
-        if self.accepted.pretty {
-            return List::new(head, objects, "]}", b",", write_item)
-                .indented()
-                .into();
+        let tail = if self.accepted.pretty { "]}" } else { "]}\n" };
+        let mut list = List::new(head, objects, tail, b",", write_item);
+        if is_slow {
+            list = list.slow();
         }
-        let list = List::new(head, objects, "]}\n", b",", write_item);
         match length {
+            _ if self.accepted.pretty => list.indented().into(),
             Some(length) => list.with_items_length(length).into(),
             None => list.into(),
+        }
+    }
+
+    /// Whether the items of a JSON list take ten times as long as copying what is stored.
+    fn encodes_slowly(&self) -> bool {
+        match self.accepted.form {
+            Form::Table => true,
+            Form::Whole => !self.sends_stored_json(),
+            Form::Metadata | Form::MetadataList => false,
         }
     }
 
