@@ -171,6 +171,7 @@ mod tests {
     fn narrowest_part_of_a_selection_is_the_interest_of_a_watch() {
         let here = Some("ns");
         let name = "fieldSelector=metadata.name%3Da";
+        let name_and_label = format!("{name}&labelSelector=app%3Dx");
         for (query, namespace, expected) in [
             ("", None, Interest::All),
             ("", here, Interest::Namespace("ns".into())),
@@ -183,18 +184,18 @@ mod tests {
             ),
             ("fieldSelector=metadata.name!%3Da", None, Interest::All),
             ("labelSelector=app%3Dx", here, label(here, "app", "x")),
-            ("labelSelector=z,app+in+(x)", None, label(None, "app", "x")),
-            ("labelSelector=app+in+(x,y)", None, Interest::All),
+            (
+                "labelSelector=z,app%20in%20(x)",
+                None,
+                label(None, "app", "x"),
+            ),
+            ("labelSelector=app%20in%20(x,y)", None, Interest::All),
             (
                 "labelSelector=app!%3Dx",
                 here,
                 Interest::Namespace("ns".into()),
             ),
-            (
-                &format!("{name}&labelSelector=app%3Dx"),
-                here,
-                Interest::Key("ns/a".into()),
-            ),
+            (name_and_label.as_str(), here, Interest::Key("ns/a".into())),
         ] {
             let found = interest("configmaps", query, namespace);
             assert_eq!(found, expected, "{query}");
