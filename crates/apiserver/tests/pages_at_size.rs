@@ -23,7 +23,7 @@ fn key(tenant: &str, name: &str) -> String {
         resource: "configmaps",
     };
     let place = Place {
-        space: Space::parse(tenant).unwrap(),
+        space: Space::parse(tenant).expect("a name of a tenant"),
         namespace: Some("default"),
         name,
     };

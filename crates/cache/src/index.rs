@@ -211,7 +211,7 @@ impl Demand {
     }
 
     /// Returns the terms of indexes that are idle or have outgrown the budget, and forgets them.
-    pub fn to_drop(&mut self, indexes: &[Index], now: Instant) -> Vec<Term> {
+    pub fn take_unused(&mut self, indexes: &[Index], now: Instant) -> Vec<Term> {
         let mut dropped = Vec::new();
         self.kept.retain_mut(|kept| {
             let index = indexes.iter().find(|index| index.term == kept.term);
@@ -301,8 +301,9 @@ mod tests {
         let budget = Arc::default();
         assert!(demand.keep(&index, &budget, &Space::System));
         assert!(!demand.note_scan(&app, now));
-        assert!(demand.to_drop(&[index.clone()], now).is_empty());
-        assert_eq!(demand.to_drop(&[index], now + MAX_IDLE * 2), [app]);
+        let indexes = [index];
+        assert!(demand.take_unused(&indexes, now).is_empty());
+        assert_eq!(demand.take_unused(&indexes, now + MAX_IDLE * 2), [app]);
         assert_eq!(budget.sum(), 0);
     }
 }

@@ -106,7 +106,7 @@ impl Collection {
         let Some(lists) = &mut *lists else {
             return false;
         };
-        let dropped = lists.demand.to_drop(state.objects.indexes(), now);
+        let dropped = lists.demand.take_unused(state.objects.indexes(), now);
         if !dropped.is_empty() {
             state.objects.drop_indexes(&dropped);
         }
@@ -121,7 +121,7 @@ impl Collection {
         lists.snapshots.note_change(revision, bytes);
         if lists.demand.has_indexes() {
             let now = Instant::now();
-            let dropped = lists.demand.to_drop(state.objects.indexes(), now);
+            let dropped = lists.demand.take_unused(state.objects.indexes(), now);
             if !dropped.is_empty() {
                 state.objects.drop_indexes(&dropped);
             }
