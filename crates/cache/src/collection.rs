@@ -540,15 +540,20 @@ impl Event {
         (self.change != Change::Deleted).then_some(&self.object)
     }
 
+    /// Returns roughly how much memory the objects before and after the change take.
+    pub fn bytes(&self) -> usize {
+        let before = self.before.as_ref().map_or(0, |before| before.weight());
+        self.object.weight() + before
+    }
+
     fn weight(&self) -> usize {
         // This event may be the last holder of the state before. The line for watchers and the
         // frame in another encoding are two more copies, once they are encoded.
-        let before = self.before.as_ref().map_or(0, |before| before.weight());
         let frames = match self.object.is_shared() {
             true => 0,
             false => 2 * self.object.weight(),
         };
-        self.object.weight() + frames + before
+        self.bytes() + frames
     }
 }
 

@@ -162,6 +162,8 @@ impl Feed {
                 Ok(WatchItem::Changes { revision, changes }) => {
                     self.apply(&changes, revision);
                     cache.advance(revision);
+                    // Also while one change follows the other without a pause.
+                    self.delivery.wake_some();
                 }
                 Ok(WatchItem::Progress(revision)) => cache.advance(revision),
                 Err(error) => return error,

@@ -219,10 +219,12 @@ impl Watcher {
                 self.permission.check(self.events.seen)?;
                 if let Err(error) = self.permission.check_served() {
                     // Events from before the definition went are sent first.
-                    if self.permission.is_withdrawn()
+                    while self.permission.is_withdrawn()
                         && let Ok(Some(piece)) = self.next_events().await
                     {
-                        return Ok(Some(piece));
+                        if !piece.is_empty() {
+                            return Ok(Some(piece));
+                        }
                     }
                     return Err(error);
                 }
@@ -232,12 +234,18 @@ impl Watcher {
                 return Ok(Some(piece));
             }
             let applied = registry.cache().applied();
-            if let Some(piece) = self.next_events().await? {
-                return Ok(Some(piece));
+            let piece = self.next_events().await?;
+            if let Some(piece) = piece.as_ref().filter(|piece| !piece.is_empty()) {
+                self.check_again().await?;
+                return Ok(Some(piece.clone()));
             }
             let now = Instant::now();
             if self.clock.has_run_out(now) || registry.closing().is_closed() {
                 return Ok(None);
+            }
+            if piece.is_some() {
+                // None of them was selected, and more may follow.
+                continue;
             }
             if self.clock.takes_bookmark(now, applied) {
                 return Ok(Some(self.encoder.bookmark(applied, false)));
@@ -251,6 +259,16 @@ impl Watcher {
                 () = self.clock.next() => {}
             }
         }
+    }
+
+    /// Checks rights that changed while events were read: that may take long if they come from the
+    /// store's history, or if a webhook converts them.
+    async fn check_again(&mut self) -> Result<()> {
+        if poll_fn(|context| Poll::Ready(self.signals.take_changed(context))).await {
+            self.is_unchecked = true;
+            self.permission.check(self.events.seen)?;
+        }
+        Ok(())
     }
 
     /// Returns the next lines of the initial state.
@@ -294,21 +312,18 @@ impl Watcher {
         Ok((!piece.is_empty()).then(|| piece.freeze()))
     }
 
-    /// Returns the lines of the next events that the client selects; `None` if there are none
-    /// yet.
+    /// Returns the lines of the next events that the client selects, or nothing of events that it
+    /// does not; `None` if there are no events yet.
     async fn next_events(&mut self) -> Result<Option<Bytes>> {
-        loop {
-            let events = self.events.read(self.permission.granted()).await?;
-            if events.is_empty() {
-                return Ok(None);
-            }
-            let lines = events.iter().filter_map(|event| self.encoder.event(event));
-            let mut lines: Vec<Bytes> = lines.collect();
-            match lines.len() {
-                0 => {}
-                1 => return Ok(lines.pop()),
-                _ => return Ok(Some(lines.concat().into())),
-            }
+        let events = self.events.read(self.permission.granted()).await?;
+        if events.is_empty() {
+            return Ok(None);
         }
+        let lines = events.iter().filter_map(|event| self.encoder.event(event));
+        let mut lines: Vec<Bytes> = lines.collect();
+        Ok(Some(match lines.len() {
+            1 => lines.pop().unwrap_or_default(),
+            _ => lines.concat().into(),
+        }))
     }
 }

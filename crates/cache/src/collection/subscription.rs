@@ -113,7 +113,8 @@ impl State {
     /// position is read.
     fn seek(&self, subscriber: &Subscriber, cursor: Cursor) {
         let Ok(skip) = self.unread(cursor) else {
-            return subscriber.set_unread(cursor.0, self.floor);
+            // What the log has dropped since may concern the watch.
+            return subscriber.set_unread(cursor.0, Revision::ZERO);
         };
         let unread = (cursor.0..).zip(self.log.iter().skip(skip));
         let mut unread = unread.filter(|(_, event)| subscriber.interest().includes(event));

@@ -167,9 +167,11 @@ impl Events {
                 }
                 Position::Replay(replay) => {
                     let (registry, log) = (&self.registry, &self.collection);
-                    let caught_up = replay.read_on(registry, log, self.batch, events);
-                    let caught_up = Box::pin(caught_up).await?;
-                    if let Some(cursor) = caught_up {
+                    let batch = replay.read_on(registry, log, self.batch);
+                    let batch = Box::pin(batch).await?;
+                    events.extend(batch.events);
+                    *replay = batch.replay;
+                    if let Some(cursor) = batch.caught_up {
                         self.subscription.resume(cursor);
                         self.position = Position::Log(cursor);
                     }

@@ -5,10 +5,13 @@
 //! until it has caught up with the log.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use insula_cache::{Collection, Cursor, Event, Lost, SpaceState};
 use insula_core::{ResourceName, Revision, Space, Spaces};
-use insula_store::{At, Changed, Error, KeyRange, Watch, WatchItem};
+use insula_store::{At, Changed, Error, KeyRange, WatchItem};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::too_old;
 use crate::pipeline::authorize::Granted;
@@ -16,9 +19,10 @@ use crate::registry::Registry;
 use crate::registry::apis::definition_address;
 use crate::status::{Result, StatusError};
 
-/// A position in the history of the store.
+/// A position in the history of the store. It holds nothing of the store between two batches.
+#[derive(Clone)]
 pub(super) struct Replay {
-    changes: Box<dyn Watch>,
+    range: KeyRange,
     /// Every event up to this revision was returned.
     after: Revision,
     /// The space that is watched, and its state if it is a tenant's; `None` of a watch over all.
@@ -27,8 +31,24 @@ pub(super) struct Replay {
     reads_before: bool,
 }
 
+/// The next events of a replay.
+pub(super) struct Batch {
+    /// The position after them.
+    pub replay: Replay,
+    pub events: Vec<Arc<Event>>,
+    /// The position in the log of the cache, if the replay has reached it.
+    pub caught_up: Option<Cursor>,
+}
+
 /// The number of transactions without an event for the watch after which other tasks run.
 const YIELD_INTERVAL: usize = 64;
+
+/// The bytes of objects after which a batch ends. They are of this watch alone, unlike those of a
+/// log.
+const MAX_BATCH_BYTES: usize = 512 << 10;
+
+/// How long a watch waits for its turn. A client that begins anew is served from memory.
+const TURN_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Replay {
     /// Begins after a revision.
@@ -60,56 +80,78 @@ impl Replay {
             Some((space, _)) => layout.collection(resource, space, None),
             None => layout.resource(resource),
         };
-        let range = KeyRange::prefix(prefix.into_bytes());
-        let changes = registry.store().watch(range, after).await;
-        let mut changes = changes.map_err(|error| lost(error, after))?;
-        // Without progress, a range without further changes would never end.
-        let requested = changes.request_progress().await;
-        requested.map_err(|error| lost(error, after))?;
         Ok(Self {
-            changes,
+            range: KeyRange::prefix(prefix.into_bytes()),
             after,
             space,
             reads_before,
         })
     }
 
-    /// Appends at most about `limit` events. Returns the position in the log of the cache if
-    /// the replay has reached it.
+    /// Reads about `limit` events. A task of its own does so: it takes and ends its turn also while
+    /// the watch is not asked for events.
+    ///
+    /// # Errors
+    ///
+    /// 410 if the history is compacted, if the space is gone, or if too many watches wait to read
+    /// history.
     pub async fn read_on(
-        &mut self,
+        &self,
+        registry: &Arc<Registry>,
+        log: &Arc<Collection>,
+        limit: usize,
+    ) -> Result<Batch> {
+        let (replay, registry, log) = (self.clone(), Arc::clone(registry), Arc::clone(log));
+        // The task ends with the watch.
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move { replay.read_batch(&registry, &log, limit).await });
+        match tasks.join_next().await {
+            Some(Ok(batch)) => batch,
+            _ => Err(too_old(Lost::Passed(self.after), self.after)),
+        }
+    }
+
+    async fn read_batch(
+        mut self,
         registry: &Registry,
         log: &Collection,
         limit: usize,
-        events: &mut Vec<Arc<Event>>,
-    ) -> Result<Option<Cursor>> {
-        let space = self
-            .space
-            .as_ref()
-            .map_or(&Space::System, |(space, _)| space);
-        let _turn = registry.history_turns().acquire(space).await;
+    ) -> Result<Batch> {
+        let space = self.space.as_ref();
+        let space = space.map_or(&Space::System, |(space, _)| space);
+        let turn = registry.history_turns().acquire(space);
+        let Ok(_turn) = timeout(TURN_TIMEOUT, turn).await else {
+            let why = "too many watches read the history of the store: list again";
+            return Err(StatusError::expired(why));
+        };
+        let changes = registry.store().watch(self.range.clone(), self.after);
+        let mut changes = changes.await.map_err(|error| lost(error, self.after))?;
+        // Without progress, a range without further changes would never end.
+        let requested = changes.request_progress().await;
+        requested.map_err(|error| lost(error, self.after))?;
+        let (mut events, mut bytes) = (Vec::new(), 0);
         let mut transactions = 0;
         let mut caught_up = None;
-        while events.len() < limit {
-            match log.after(self.after) {
-                Ok(cursor) => {
-                    caught_up = Some(cursor);
-                    break;
-                }
-                Err(Lost::Passed(_)) => {}
-                Err(closed @ Lost::Closed) => return Err(too_old(closed, self.after)),
+        while events.len() < limit && bytes < MAX_BATCH_BYTES {
+            if let Some(cursor) = self.reached(registry, log).await? {
+                caught_up = Some(cursor);
+                break;
             }
-            let item = self.changes.next().await;
+            let item = changes.next().await;
             match item.map_err(|error| lost(error, self.after))? {
                 WatchItem::Progress(revision) => {
                     self.after = self.after.max(revision);
-                    let requested = self.changes.request_progress().await;
+                    let requested = changes.request_progress().await;
                     requested.map_err(|error| lost(error, self.after))?;
                 }
-                WatchItem::Changes { revision, changes } => {
-                    for change in &changes {
+                WatchItem::Changes {
+                    revision,
+                    changes: of_transaction,
+                } => {
+                    for change in &of_transaction {
                         let event = self.event(registry, revision, change).await;
                         let event = event.map_err(|error| lost(error, self.after))?;
+                        bytes += event.as_ref().map_or(0, Event::bytes);
                         events.extend(event.map(Arc::new));
                     }
                     self.after = revision;
@@ -121,12 +163,31 @@ impl Replay {
             }
         }
         self.check_tenant(registry).await?;
-        Ok(caught_up)
+        Ok(Batch {
+            replay: self,
+            events,
+            caught_up,
+        })
+    }
+
+    /// Returns the position in the log of the cache, if that reaches back to here.
+    async fn reached(&self, registry: &Registry, log: &Collection) -> Result<Option<Cursor>> {
+        let position = || match log.after(self.after) {
+            Ok(cursor) => Ok(Some(cursor)),
+            Err(Lost::Passed(_)) => Ok(None),
+            Err(closed @ Lost::Closed) => Err(too_old(closed, self.after)),
+        };
+        if position()?.is_none() {
+            return Ok(None);
+        }
+        // The store may be ahead of the log, which would then repeat what was read here.
+        registry.cache().await_applied(self.after).await;
+        position()
     }
 
     /// Fails if the watched tenant was deleted before the revision that was reached. The store may
     /// be ahead of the cache, and what follows in it may belong to another tenant of that name.
-    async fn check_tenant(&mut self, registry: &Registry) -> Result<()> {
+    async fn check_tenant(&self, registry: &Registry) -> Result<()> {
         let Some((_, Some(state))) = &self.space else {
             return Ok(());
         };
@@ -139,7 +200,7 @@ impl Replay {
 
     /// Returns the event of a change, if it is one of the watch.
     async fn event(
-        &mut self,
+        &self,
         registry: &Registry,
         revision: Revision,
         change: &Changed,

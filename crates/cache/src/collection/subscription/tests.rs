@@ -264,6 +264,12 @@ fn watch_begins_at_its_cursor() {
         .collection
         .subscribe(key("ns/a"), Space::System, Cursor(0));
     assert!(late.read_on(1, &mut Vec::new()).is_err());
+    let unknown = Some(Revision::ZERO);
+    assert_eq!(late.read_up_to(), unknown, "nothing of it was read");
+    let resumed = from(3, key("ns/a"));
+    resumed.resume(Cursor(1));
+    assert!(resumed.read_on(1, &mut Vec::new()).is_err());
+    assert_eq!(resumed.read_up_to(), unknown);
 }
 
 #[test]
