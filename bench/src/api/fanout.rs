@@ -288,9 +288,7 @@ mod tests {
                 .with("get p99", p99);
             of.with("held", 8192.0).under(&prefix(watches))
         };
-        let figures = of(1, 2e-4, 1e-3)
-            .and(of(10, 9.0, 9.0))
-            .and(of(100, 3e-4, 4e-3));
+        let figures = of(1, 2.0, 1.0).and(of(10, 9.0, 9.0)).and(of(100, 3.0, 4.0));
         let found = compare(figures, size);
         assert_eq!(found.get("fanout write ratio"), Some(1.5));
         assert_eq!(found.get("fanout neighbour ratio"), Some(4.0));
