@@ -168,7 +168,7 @@ impl Demand {
     /// Notes that a list visited many objects for want of an index. Returns whether one should
     /// be built.
     pub fn note_scan(&mut self, term: &Term, now: Instant) -> bool {
-        if self.kept.len() == MAX_INDEXES || self.kept.iter().any(|kept| kept.term == *term) {
+        if !self.has_room_for(term) {
             return false;
         }
         // To build an index visits every object, so it is not tried again and again.
@@ -193,8 +193,22 @@ impl Demand {
         }
     }
 
-    /// Notes a new index. Returns whether its memory is within the budget.
+    /// Whether there is neither an index for the term nor the most indexes.
+    fn has_room_for(&self, term: &Term) -> bool {
+        self.kept.len() < MAX_INDEXES && self.kept.iter().all(|kept| kept.term != *term)
+    }
+
+    /// Notes that no index can be built now.
+    pub const fn refuse(&mut self, now: Instant) {
+        self.refused = Some(now);
+    }
+
+    /// Notes a new index. Returns whether its memory is within the budget, and no other list has
+    /// built one for the term meanwhile.
     pub fn keep(&mut self, index: &Index, budget: &Arc<Budget>, space: &Space) -> bool {
+        if !self.has_room_for(&index.term) {
+            return false;
+        }
         let charge = Charge::new(budget, space);
         let charge = charge.and_then(|mut charge| charge.set(index.bytes()).then_some(charge));
         match charge {
@@ -203,7 +217,7 @@ impl Demand {
                 charge,
             }),
             None => {
-                self.refused = Some(Instant::now());
+                self.refuse(Instant::now());
                 return false;
             }
         }
@@ -301,9 +315,22 @@ mod tests {
         let budget = Arc::default();
         assert!(demand.keep(&index, &budget, &Space::System));
         assert!(!demand.note_scan(&app, now));
+        let is_kept_twice = demand.keep(&index, &budget, &Space::System);
+        assert!(!is_kept_twice, "two lists may build an index at once");
         let indexes = [index];
         assert!(demand.take_unused(&indexes, now).is_empty());
         assert_eq!(demand.take_unused(&indexes, now + MAX_IDLE * 2), [app]);
         assert_eq!(budget.sum(), 0);
+    }
+
+    #[test]
+    fn build_that_writes_have_overtaken_is_not_repeated_at_once() {
+        let (mut demand, now) = (Demand::default(), Instant::now());
+        let app = Term::Label("app".into());
+        assert!(!demand.note_scan(&app, now) && demand.note_scan(&app, now));
+        demand.refuse(now);
+        assert!(!demand.note_scan(&app, now) && !demand.note_scan(&app, now));
+        let later = now + MAX_IDLE;
+        assert!(!demand.note_scan(&app, later) && demand.note_scan(&app, later));
     }
 }

@@ -80,6 +80,8 @@ impl Collection {
         }
         let mut state = self.write();
         let Ok(later) = state.later(contents.last) else {
+            // More was written meanwhile than the log holds.
+            self.lists().get_or_insert_default().demand.refuse(now);
             return false;
         };
         for event in state.log.range(later..) {
