@@ -1,8 +1,10 @@
 //! WATCH: where it starts, what it delivers and how it ends.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::fixtures::revision;
+use insula_store::Transaction;
 use insula_testkit::server::{Client, TestServer};
 use serde_json::{Value, json};
 
@@ -253,6 +255,40 @@ async fn watch_ends_after_its_timeout() -> anyhow::Result<()> {
         .await?;
     let message = "strconv.ParseInt: parsing \"abc\": invalid syntax";
     assert_eq!((refused.status, refused.message().as_str()), (400, message));
+    Ok(())
+}
+
+/// Transactions are committed as fast as the store takes them, so the watch always has unread events.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watch_with_unread_events_ends_after_its_timeout() -> anyhow::Result<()> {
+    let (server, client) = start().await?;
+    let path = format!("{MAPS}?watch=1&timeoutSeconds=1");
+    let mut watch = client.watch(&path).await?;
+    let store = Arc::clone(server.registry().store());
+    let writer = tokio::spawn(async move {
+        for round in 0.. {
+            let mut transaction = Transaction::new();
+            for n in 0..100 {
+                let value = format!(
+                    r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"m{n}","namespace":"default","tenant":"t1","uid":"{n}"}},"data":{{"round":"{round}"}}}}"#
+                );
+                let key = format!("/registry/configmaps/t1/default/m{n}");
+                transaction = transaction.put(key, value);
+            }
+            store.commit(transaction).await?;
+        }
+        anyhow::Ok(())
+    });
+    let begun = Instant::now();
+    let mut events = 0;
+    while watch.next().await?.is_some() {
+        events += 1;
+        let took = begun.elapsed();
+        anyhow::ensure!(took < Duration::from_secs(6), "{events} events");
+    }
+    writer.abort();
+    assert!(events > 100, "{events}");
+    assert!(begun.elapsed() >= Duration::from_millis(990));
     Ok(())
 }
 

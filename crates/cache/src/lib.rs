@@ -170,7 +170,7 @@ impl Cache {
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         let origin = self.birth(space).max(self.floor_of(key));
-        let floor = origin.max(self.start);
+        let floor = self.first_of(key, space);
         let entry = spaces.entry(space.clone());
         Arc::clone(entry.or_insert_with(|| Arc::new(Collection::since(origin, floor))))
     }
@@ -335,9 +335,10 @@ impl Cache {
         self.applied.advance(revision);
     }
 
-    /// Returns the revision after which every event of the space is known.
-    pub fn first_of(&self, space: &Space) -> Revision {
-        self.birth(space).max(self.start)
+    /// Returns the revision after which every event of a kind in the space is known.
+    pub fn first_of(&self, kind: impl Keyed, space: &Space) -> Revision {
+        let origin = self.birth(space).max(self.floor_of(kind.collection_key()));
+        origin.max(self.start)
     }
 
     /// Returns the revision at which the space was created: earlier objects under its name

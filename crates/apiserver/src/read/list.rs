@@ -10,6 +10,7 @@ use serde_json::json;
 use super::{Selection, history, not_older};
 use crate::codec::body::Body;
 use crate::codec::view::{ListMeta, View};
+use crate::flow_control::cpu_bound;
 use crate::pipeline::authorize::Caller;
 use crate::registry::Registry;
 use crate::registry::built_in;
@@ -297,10 +298,11 @@ fn cached(registry: &Registry, request: PageRequest<'_>, until: Option<Revision>
     let collection = cache.find(&kind, space);
     let contents = match &collection {
         Some(collection) => contents(collection, until)?,
-        // The space never had an object of the kind since the cache was loaded.
+        // The space had no object of the kind since the cache was loaded, or since its definition
+        // was last deleted.
         None => Contents {
             objects: Objects::default(),
-            last: cache.first_of(space),
+            last: cache.first_of(&kind, space),
         },
     };
     if until.is_some_and(|until| contents.last > until) {
@@ -325,7 +327,8 @@ fn cached(registry: &Registry, request: PageRequest<'_>, until: Option<Revision>
         && !is_indexed
         && page.visited > MIN_VISITED
     {
-        cache.note_scan(&kind, space, term);
+        // An index may be built now, which visits every object.
+        cpu_bound::run_blocking(|| cache.note_scan(&kind, space, term));
     }
     Some(page)
 }
@@ -474,9 +477,10 @@ fn cached_everywhere(
     if let Some((term, _)) = terms.first()
         && page.visited > MIN_VISITED
     {
-        for (of, _) in rest() {
-            cache.note_scan(&kind, &of.space, term);
-        }
+        let large = rest().filter(|(of, _)| of.objects.len() > MIN_VISITED);
+        cpu_bound::run_blocking(|| {
+            large.for_each(|(of, _)| cache.note_scan(&kind, &of.space, term));
+        });
     }
     Some(page)
 }

@@ -230,6 +230,10 @@ impl Watcher {
                 }
                 self.is_unchecked = false;
             }
+            // A watch that always has unread events ends, too.
+            if self.clock.has_run_out(Instant::now()) {
+                return Ok(None);
+            }
             if let Some(piece) = self.next_initial().await? {
                 return Ok(Some(piece));
             }
@@ -239,15 +243,14 @@ impl Watcher {
                 self.check_again().await?;
                 return Ok(Some(piece.clone()));
             }
-            let now = Instant::now();
-            if self.clock.has_run_out(now) || registry.closing().is_closed() {
+            if registry.closing().is_closed() {
                 return Ok(None);
             }
             if piece.is_some() {
                 // None of them was selected, and more may follow.
                 continue;
             }
-            if self.clock.takes_bookmark(now, applied) {
+            if self.clock.takes_bookmark(Instant::now(), applied) {
                 return Ok(Some(self.encoder.bookmark(applied, false)));
             }
             let progress = progress.filter(|_| self.events.awaits_progress(applied));

@@ -1,6 +1,6 @@
 //! Reading custom objects.
 
-use insula_testkit::server::{Client, TestServer};
+use insula_testkit::server::{Client, DEFINITIONS, TestServer};
 use serde_json::{Value, json};
 
 use super::samples::{create, foo_path, foos_with_all, names, warnings};
@@ -216,6 +216,27 @@ async fn lists_can_be_paged_and_pretty_printed() -> anyhow::Result<()> {
             .status,
         400
     );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn list_continues_at_its_revision_after_its_definition_was_created_anew() -> anyhow::Result<()>
+{
+    let server = TestServer::start_with_controllers().await?;
+    let client = two(&server).await?;
+    let page = client.get(&format!("{FOOS}?limit=1")).await?.json();
+    assert_eq!(names(&page), ["a"]);
+    let token = page["metadata"]["continue"].as_str().unwrap_or("");
+    let definition = format!("{DEFINITIONS}/foos.ex.io");
+    assert_eq!(client.delete(&definition).await?.status, 200);
+    client.until_gone(&definition).await?;
+    client.define(&foos()).await?;
+    assert_eq!(names(&client.get(FOOS).await?.json()), [""; 0]);
+    let rest = client.get(&format!("{FOOS}?limit=1&continue={token}"));
+    let rest = rest.await?;
+    assert_eq!((rest.status, names(&rest.json())), (200, vec!["b"]));
+    let revision = |list: &serde_json::Value| list["metadata"]["resourceVersion"].clone();
+    assert_eq!(revision(&rest.json()), revision(&page));
     Ok(())
 }
 
