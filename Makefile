@@ -68,7 +68,7 @@ bench:
 	$(CARGO) build --release -p insula-bench -p insula-cli
 	./target/release/insula-bench store --date "$$(date +%F)" > bench/RESULTS.md.new
 	echo >> bench/RESULTS.md.new
-	./target/release/insula-bench api --date "$$(date +%F)" >> bench/RESULTS.md.new
+	./target/release/insula-bench api --plots bench/plots --date "$$(date +%F)" >> bench/RESULTS.md.new
 	mv bench/RESULTS.md.new bench/RESULTS.md
 
 ## neighbours: measure a quiet tenant beside a noisy one; takes about eight minutes, on a quiet machine

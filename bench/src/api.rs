@@ -8,6 +8,7 @@ mod customs;
 mod definition;
 mod deletion;
 mod discovery;
+mod etcd;
 mod fanout;
 mod floor;
 mod formats;
@@ -21,6 +22,7 @@ mod neighbours;
 mod object_states;
 mod objects;
 mod pages;
+mod plots;
 mod published;
 mod report;
 mod server;
@@ -74,6 +76,9 @@ pub struct Args {
     /// Run a smoke test with very small sizes.
     #[arg(long)]
     quick: bool,
+    /// Folder for plots of how cost grows, as SVG.
+    #[arg(long, value_name = "FOLDER")]
+    plots: Option<PathBuf>,
     /// Date to print with the figures.
     #[arg(long)]
     date: Option<String>,
@@ -88,6 +93,7 @@ pub enum Part {
     Formats,
     Watches,
     Fanout,
+    Etcd,
     Tenants,
     Access,
     Customs,
@@ -113,6 +119,7 @@ pub struct Sizes {
     formats: formats::Size,
     watches: [Watch; 2],
     fanout: fanout::Size,
+    etcd: etcd::Size,
     tenants: tenants::Size,
     access: access::Size,
     customs: customs::Size,
@@ -170,11 +177,15 @@ impl Sizes {
             },
         ],
         fanout: fanout::Size {
-            others: [1, 1_000, 10_000],
+            others: [1, 100, 1_000, 10_000],
             writes: 4_000,
             window: Duration::from_secs(10),
             watchers: 1_000,
             events: 400,
+        },
+        etcd: etcd::Size {
+            objects: 5_000,
+            gets: 20_000,
         },
         tenants: tenants::Size {
             tenants: 10_000,
@@ -259,11 +270,15 @@ impl Sizes {
             },
         ],
         fanout: fanout::Size {
-            others: [1, 5, 20],
+            others: [1, 5, 10, 20],
             writes: 20,
             window: Duration::from_millis(200),
             watchers: 5,
             events: 10,
+        },
+        etcd: etcd::Size {
+            objects: 50,
+            gets: 200,
         },
         tenants: tenants::Size {
             tenants: 200,
@@ -341,6 +356,7 @@ impl Sizes {
                 watchers(self) == watchers(&full)
             }
             Part::Fanout => self.fanout.others == full.fanout.others,
+            Part::Etcd => self.etcd.gets >= full.etcd.gets,
             Part::Tenants => self.tenants.tenants >= full.tenants.tenants,
             Part::Access => is_long && self.access.tenants >= full.access.tenants,
             Part::Customs => is_long && self.customs.tenants >= full.customs.tenants,
@@ -406,6 +422,9 @@ pub async fn run(args: &Args) -> Result<()> {
     }
     results.insula = of_server(args, &program, sizes).await?;
     results.print(&sizes);
+    if let Some(folder) = &args.plots {
+        plots::write(folder, &results.insula, &sizes)?;
+    }
     targets::print(&results.insula, &results.floor, &sizes, |part| {
         args.wants(part)
     });
@@ -457,6 +476,10 @@ async fn of_server(args: &Args, program: &Program, sizes: Sizes) -> Result<Figur
     if args.wants(Part::Fanout) {
         let measured = fanout::measure(program, sizes.fanout).await;
         figures = figures.and(measured.context("of the fan-out of watches")?);
+    }
+    if args.wants(Part::Etcd) {
+        let measured = etcd::measure(program, sizes.etcd).await;
+        figures = figures.and(measured.context("of gets with etcd")?);
     }
     if args.wants(Part::Brokers) {
         let measured = brokers::measure(program, sizes.brokers).await;

@@ -11,6 +11,7 @@ mod figures;
 mod heading;
 mod machine;
 mod part;
+mod plot;
 mod report;
 mod store;
 mod subject;

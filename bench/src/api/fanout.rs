@@ -25,7 +25,7 @@ use crate::report::progress;
 pub struct Size {
     /// The numbers of watches on names that are not written; the first is what others are
     /// compared to.
-    pub others: [usize; 3],
+    pub others: [usize; 4],
     /// The writes for each of these numbers.
     pub writes: usize,
     /// How long the neighbour is measured.
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn largest_number_of_watches_is_compared_to_the_smallest() {
         let size = Size {
-            others: [1, 10, 100],
+            others: [1, 10, 50, 100],
             writes: 1,
             window: Duration::ZERO,
             watchers: 1,

@@ -1,7 +1,7 @@
 //! The tables, from the figures of the server and of the floor.
 
 use super::{
-    Sizes, customs, definition, deletion, fanout, formats, leases, lists, pages, published,
+    Sizes, customs, definition, deletion, etcd, fanout, formats, leases, lists, pages, published,
     server::Program, tenants, writes,
 };
 use crate::figures::Figures;
@@ -59,6 +59,12 @@ impl Results {
         self.formats(sizes);
         self.watches(sizes);
         self.fanout(sizes);
+        let gets = etcd::STEPS.map(|(name, _)| name);
+        let title = format!(
+            "Gets with etcd as the store, {} of each on 8 connections; CPU with that of etcd",
+            grouped(sizes.etcd.gets)
+        );
+        self.operations(&title, &gets);
         self.tenants();
         self.inside(sizes);
         self.access(sizes);

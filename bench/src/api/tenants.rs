@@ -14,6 +14,8 @@ use super::writes::Objects;
 use crate::figures::Figures;
 use crate::report::progress;
 
+/// The prefixes of the figures with each number of tenants.
+pub const STEPS: [&str; 3] = ["few", "some", "all"];
 /// The number of tenants that larger numbers are compared to.
 pub const FEW: usize = 10;
 /// The timeout until a new tenant has its namespace.
@@ -41,15 +43,13 @@ pub async fn measure(subject: &Subject, size: Size) -> Result<Figures> {
     let client = subject.connect(Shape::REQUESTS.connections).await?;
     let [few, some, all] = size.steps();
     create(subject, &client, 0, few).await?;
-    let alone = inside(subject, &client, size).await?;
-    let first = create(subject, &client, few, some).await?;
-    let rest = create(subject, &client, some, all).await?;
-    let among = inside(subject, &client, size).await?;
-    Ok(alone
-        .under("few")
-        .and(first.under("some"))
-        .and(rest.under("all"))
-        .and(among.under("all")))
+    let mut figures = inside(subject, &client, size).await?.under(STEPS[0]);
+    for (name, from, to) in [(STEPS[1], few, some), (STEPS[2], some, all)] {
+        let created = create(subject, &client, from, to).await?;
+        let among = inside(subject, &client, size).await?;
+        figures = figures.and(created.and(among).under(name));
+    }
+    Ok(figures)
 }
 
 pub fn name(n: usize) -> String {
