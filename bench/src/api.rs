@@ -10,6 +10,7 @@ mod deletion;
 mod discovery;
 mod etcd;
 mod fanout;
+mod fill;
 mod floor;
 mod formats;
 mod kinds;
@@ -87,6 +88,9 @@ pub struct Args {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
     Start,
+    /// Starts with many objects and with many tenants, which `start` includes.
+    FullStart,
+    Fill,
     Writes,
     Lists,
     Pages,
@@ -115,6 +119,8 @@ pub struct Sizes {
     operations: usize,
     objects: usize,
     lists: usize,
+    start: start::Size,
+    fill: fill::Size,
     pages: pages::Size,
     formats: formats::Size,
     watches: [Watch; 2],
@@ -149,6 +155,16 @@ impl Sizes {
         operations: 20_000,
         objects: 5_000,
         lists: 160,
+        start: start::Size {
+            objects: 1_000_000,
+            tenants: 100_000,
+        },
+        fill: fill::Size {
+            objects: 1_000_000,
+            step: 100_000,
+            burst: 20_000,
+            large: 100,
+        },
         pages: pages::Size {
             objects: [5_000, 100_000, 1_000_000],
             pages: 200,
@@ -242,6 +258,16 @@ impl Sizes {
         operations: 200,
         objects: 50,
         lists: 8,
+        start: start::Size {
+            objects: 500,
+            tenants: 20,
+        },
+        fill: fill::Size {
+            objects: 300,
+            step: 200,
+            burst: 100,
+            large: 2,
+        },
         pages: pages::Size {
             objects: [600, 1_100, 2_100],
             pages: 3,
@@ -343,6 +369,8 @@ impl Sizes {
         let full = Self::FULL;
         let is_long = self.operations >= full.operations;
         match part {
+            Part::FullStart => self.start.objects >= full.start.objects,
+            Part::Fill => self.fill.objects >= full.fill.objects,
             Part::Start | Part::Published | Part::Floor => true,
             Part::Writes => is_long,
             Part::Lists => is_long && self.objects >= full.objects && self.lists >= full.lists,
@@ -426,7 +454,7 @@ pub async fn run(args: &Args) -> Result<()> {
         plots::write(folder, &results.insula, &sizes)?;
     }
     targets::print(&results.insula, &results.floor, &sizes, |part| {
-        args.wants(part)
+        args.wants(part) || (part == Part::FullStart && args.wants(Part::Start))
     });
     Ok(())
 }
@@ -464,6 +492,14 @@ async fn of_server(args: &Args, program: &Program, sizes: Sizes) -> Result<Figur
     // The floor has neither operators nor users of tenants, and speaks JSON only.
     if program.path == std::env::current_exe()? {
         return Ok(figures);
+    }
+    if args.wants(Part::Start) || args.wants(Part::FullStart) {
+        let measured = start::with_contents(program, sizes.start).await;
+        figures = figures.and(measured.context("of starts with contents")?);
+    }
+    if args.wants(Part::Fill) {
+        let measured = fill::measure(program, sizes.fill).await;
+        figures = figures.and(measured.context("of a server that is filled")?);
     }
     if args.wants(Part::Pages) {
         let measured = pages::measure(program, sizes.pages).await;

@@ -89,7 +89,7 @@ async fn filled(program: &Program, count: usize) -> Result<Server> {
 }
 
 /// Puts objects into a store, past the server: a million take minutes otherwise.
-async fn fill(folder: &std::path::Path, count: usize) -> Result<()> {
+pub async fn fill(folder: &std::path::Path, count: usize) -> Result<()> {
     let store = Embedded::open(folder.join("store"), Options::default()).await?;
     let tenant = tenants::name(TENANT);
     let each = Transaction::MAX_OPERATIONS;

@@ -1,8 +1,8 @@
 //! The tables, from the figures of the server and of the floor.
 
 use super::{
-    Sizes, customs, definition, deletion, etcd, fanout, formats, leases, lists, pages, published,
-    server::Program, tenants, writes,
+    Sizes, customs, definition, deletion, etcd, fanout, fill, formats, leases, lists, pages,
+    published, server::Program, start, tenants, writes,
 };
 use crate::figures::Figures;
 use crate::report::{Unit, grouped, table, text};
@@ -41,6 +41,8 @@ pub fn notes() {
 impl Results {
     pub fn print(&self, sizes: &Sizes) {
         self.start();
+        start::print(&self.insula);
+        fill::print(&self.insula, sizes.fill);
         let requests = format!(
             "Requests, {} of each, 64 at once on 8 connections, the middle one of {} rounds",
             grouped(sizes.operations),

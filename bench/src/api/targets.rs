@@ -29,6 +29,34 @@ const MEGA: f64 = 1e6;
 const TARGETS: &[Target] = &[
     Target::time("start to ready", "start", 0.2, 4.1).of(Part::Start),
     Target::memory("memory, idle", "idle resident", 25.0, 314.0).of(Part::Start),
+    Target::call(
+        "start with a million objects, the slower of two",
+        "start objects slower",
+        2.5,
+    )
+    .of(Part::FullStart),
+    Target::call(
+        "start with 100,000 tenants, the slower of two",
+        "start tenants slower",
+        3.5,
+    )
+    .of(Part::FullStart),
+    Target::call(
+        "longest wait of a write while a tenant is filled with a million objects",
+        "fill longest",
+        0.25,
+    )
+    .of(Part::Fill),
+    Target {
+        other: None,
+        ..Target::memory(
+            "memory kept 10 s after a burst of writes and lists",
+            "burst kept",
+            40.0,
+            0.0,
+        )
+        .of(Part::Fill)
+    },
     Target::time("get", "get cpu", 27.0 * MICRO, 860.0 * MICRO),
     Target::time("create", "create cpu", 85.0 * MICRO, 1900.0 * MICRO),
     Target::time("update", "update cpu", 105.0 * MICRO, 1900.0 * MICRO),

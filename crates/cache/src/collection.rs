@@ -17,7 +17,7 @@ pub(crate) use subscribers::Subscriber;
 pub use subscription::Subscription;
 
 use crate::entry::Stored;
-use crate::objects::Objects;
+use crate::objects::{Objects, Sorted};
 use crate::snapshots::CHANGE_BYTES;
 use lists::Lists;
 use subscribers::Subscribers;
@@ -317,11 +317,12 @@ impl Collection {
         (state.end(), state.last)
     }
 
-    /// Adds an object that existed when the cache was loaded: there is no event for it.
-    pub(super) fn load(&self, object: Stored) {
+    /// Adds objects that existed when the cache was loaded, up to a revision: there is no event for
+    /// them.
+    pub(super) fn load(&self, objects: Sorted, last: Revision) {
         let mut state = self.write();
-        state.last = state.last.max(object.revision);
-        state.objects.insert(Arc::new(object));
+        state.last = state.last.max(last);
+        state.objects.load(objects);
     }
 
     /// Applies the changes of a transaction, all under one lock.

@@ -4,17 +4,19 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use bytes::{BufMut, Bytes};
 use insula_core::Revision;
 use insula_kinds::{Kind, Object};
 use insula_store::Expect;
-use memchr::memmem;
+use memchr::memchr;
+use memchr::memmem::{self, Finder};
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use crate::pool::Pool;
+use crate::template::Template;
 use crate::text::Text;
 use crate::versions::Versions;
 
@@ -71,6 +73,11 @@ impl Stored {
     /// The same, with its chunks shared through the pool.
     pub fn shared(key: Arc<str>, revision: Revision, value: &[u8], pool: &Arc<Pool>) -> Self {
         Self::of(key, revision, Text::shared(value, revision, pool))
+    }
+
+    /// The same, held as this template.
+    pub(crate) const fn filled(key: Arc<str>, revision: Revision, template: Template) -> Self {
+        Self::of(key, revision, Text::Template(template))
     }
 
     /// The same, held as a template and the values that fill it.
@@ -250,9 +257,8 @@ impl Stored {
 
     /// The creation time, in seconds since 1970.
     pub fn created(&self) -> Option<i64> {
-        let tree = self.tree();
-        let text = tree.get("metadata")?.get("creationTimestamp")?.as_str()?;
-        let time: jiff::Timestamp = text.parse().ok()?;
+        let created = read_metadata::<Created>(&self.body()).creation_timestamp?;
+        let time: jiff::Timestamp = created.parse().ok()?;
         Some(time.as_second())
     }
 
@@ -315,9 +321,9 @@ fn head_length(kind: &Kind) -> usize {
 /// Returns the range of the UID. Every stored object has one, and the fields before it cannot
 /// contain this text (names and paths have no quotes).
 pub(super) fn uid(json: &[u8]) -> Option<Range<usize>> {
-    const MARK: &[u8] = br#""uid":""#;
-    let at = json.windows(MARK.len()).position(|window| window == MARK)? + MARK.len();
-    let length = json[at..].iter().position(|byte| *byte == b'"')?;
+    static MARK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br#""uid":""#));
+    let at = MARK.find(json)? + MARK.needle().len();
+    let length = memchr(b'"', &json[at..])?;
     Some(at..at + length)
 }
 
@@ -328,15 +334,40 @@ pub(super) fn after_uid(json: &[u8]) -> Option<usize> {
 
 /// Returns the JSON with its resourceVersion.
 pub(crate) fn with_revision(json: &[u8], revision: Revision) -> Bytes {
-    let Some(at) = after_uid(json) else {
-        return Bytes::copy_from_slice(json);
-    };
-    let member = format!(r#","resourceVersion":"{revision}""#);
-    let mut whole = Vec::with_capacity(json.len() + member.len());
-    whole.extend_from_slice(&json[..at]);
-    whole.extend_from_slice(member.as_bytes());
-    whole.extend_from_slice(&json[at..]);
+    let mut whole = Vec::new();
+    write_with_revision(json, revision, &mut whole);
     whole.into()
+}
+
+/// Writes the JSON with its resourceVersion. A new buffer has the right capacity afterwards.
+pub(crate) fn write_with_revision(json: &[u8], revision: Revision, out: &mut Vec<u8>) {
+    const BEFORE: &[u8] = br#","resourceVersion":""#;
+    let Some(at) = after_uid(json) else {
+        out.extend_from_slice(json);
+        return;
+    };
+    let mut digits = [0; MAX_DIGITS];
+    let digits = decimal(revision.get(), &mut digits);
+    out.reserve_exact(json.len() + BEFORE.len() + digits.len() + 1);
+    for part in [&json[..at], BEFORE, digits, b"\"", &json[at..]] {
+        out.extend_from_slice(part);
+    }
+}
+
+/// The digits of the largest revision.
+const MAX_DIGITS: usize = 20;
+
+/// Writes a number at the end of the buffer, and returns its digits.
+fn decimal(mut number: u64, buffer: &mut [u8; MAX_DIGITS]) -> &[u8] {
+    let mut start = MAX_DIGITS;
+    loop {
+        start -= 1;
+        buffer[start] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &buffer[start..];
+        }
+    }
 }
 
 /// Returns the JSON as it is stored.
@@ -381,6 +412,12 @@ struct Labelled {
 struct Annotated {
     #[serde(default)]
     annotations: BTreeMap<Box<str>, Box<str>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Created {
+    creation_timestamp: Option<Box<str>>,
 }
 
 #[derive(Default, Deserialize)]

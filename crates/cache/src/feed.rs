@@ -1,7 +1,6 @@
 //! The feed: changes from the store into the cache.
 
 use std::collections::VecDeque;
-use std::num::NonZeroUsize;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -9,7 +8,7 @@ use std::time::{Duration, Instant};
 use insula_core::{Layout, Place, ResourceName, Revision, Space};
 use insula_kinds::quota::CountedResource;
 use insula_kinds::{KindId, kinds};
-use insula_store::{At, Changed, Entry, Error, KeyRange, Result, Store, Watch, WatchItem};
+use insula_store::{Changed, Entry, Error, Watch, WatchItem};
 
 use crate::Cache;
 use crate::collection::{Change, Collection, Event, Put, Subscriber};
@@ -17,7 +16,7 @@ use crate::collection_key::{CollectionKey, definitions};
 use crate::delivery::Delivery;
 use crate::entry::Stored;
 use crate::expiry;
-use crate::hooks::Hooks;
+use crate::forms::Forms;
 use crate::usage::{Usage, UsageKinds};
 use insula_kinds::core_kind;
 
@@ -45,95 +44,22 @@ const HISTORY: Duration = Duration::from_secs(300);
 /// The number of kinds that a new tenant has objects of.
 const KINDS_PER_TENANT: usize = 5;
 
-/// The entries that are read from the store at once while the cache is loaded.
-const PAGE: NonZeroUsize = NonZeroUsize::new(2_000).expect("not zero");
-
-/// Loads the cache from the store, and returns it with the feed that follows from there.
-pub async fn load(
-    store: &Arc<dyn Store>,
-    layout: Layout,
-    hooks: Box<dyn Hooks>,
-) -> Result<(Arc<Cache>, Feed)> {
-    let everything = KeyRange::prefix(layout.everything().into_bytes());
-    // Which space a custom object is in depends on which tenants exist.
-    let (cache, at) = load_tenants(store, layout, hooks).await?;
-    let usage_kinds = UsageKinds::new();
-    let mut rest = everything.clone();
-    loop {
-        let page = store.range(&rest, at, Some(PAGE)).await?;
-        for entry in &page.entries {
-            let Some(found) = cache.parse(&entry.key) else {
-                cache.note_fence(&entry.key, Some(entry.modified));
-                continue;
-            };
-            let object = cache.stored(&found, entry);
-            if has_owners(found.collection) {
-                cache
-                    .owner_graph
-                    .load(found.collection, &found.space, &object);
-            }
-            if let Some(state) = cache.space_state(&found.space) {
-                state.update_usage(|usage| usage_kinds.with(usage, found.collection, &object));
-            }
-            cache
-                .collection(found.collection, &found.space)
-                .load(object);
-        }
-        let last = page.entries.last().map(|entry| entry.key.clone());
-        match last {
-            Some(last) if page.more => rest = everything.after(&last),
-            _ => break,
-        }
-    }
-    let cache = Arc::new(cache);
-    let watch = store.watch(everything, cache.applied()).await?;
-    let feed = Feed {
-        cache: Arc::clone(&cache),
-        watch,
-        tenants: core_kind("tenants"),
-        definitions: definitions(),
-        quotas: core_kind("resourcequotas"),
-        usage_kinds,
-        with_history: VecDeque::new(),
-        delivery: Delivery::default(),
-        deleted_tenants: 0,
-    };
-    Ok((cache, feed))
-}
-
-/// Returns a cache that knows the tenants only, and the revision that was read.
-async fn load_tenants(
-    store: &Arc<dyn Store>,
-    layout: Layout,
-    hooks: Box<dyn Hooks>,
-) -> Result<(Cache, At)> {
-    let resource = ResourceName {
-        group: "",
-        resource: "tenants",
-    };
-    let all = layout.collection(resource, &Space::System, None);
-    let all = KeyRange::prefix(all.into_bytes());
-    let mut page = store.range(&all, At::Latest, Some(PAGE)).await?;
-    let at = At::Revision(page.revision);
-    let cache = Cache::new(layout, page.revision, hooks);
-    loop {
-        for entry in &page.entries {
-            if let Some(found) = cache.parse(&entry.key) {
-                let tenant = Stored::new(found.key.into(), entry.modified, &entry.value);
-                cache.note_space(&tenant, entry.created);
-            }
-        }
-        let last = page.entries.last().map(|entry| entry.key.clone());
-        match last {
-            Some(last) if page.more => {
-                page = store.range(&all.after(&last), at, Some(PAGE)).await?
-            }
-            _ => return Ok((cache, at)),
-        }
-    }
-}
-
 impl Feed {
+    /// Follows the store with a watch from where the cache was loaded.
+    pub(crate) fn new(cache: Arc<Cache>, watch: Box<dyn Watch>) -> Self {
+        Self {
+            cache,
+            watch,
+            tenants: core_kind("tenants"),
+            definitions: definitions(),
+            quotas: core_kind("resourcequotas"),
+            usage_kinds: UsageKinds::new(),
+            with_history: VecDeque::new(),
+            delivery: Delivery::default(),
+            deleted_tenants: 0,
+        }
+    }
+
     /// Follows the store until that fails.
     pub async fn run(mut self) -> Error {
         let cache = Arc::clone(&self.cache);
@@ -420,6 +346,12 @@ impl Feed {
     }
 }
 
+/// An object, and how many bytes the store has of it.
+pub(crate) struct Loaded {
+    pub object: Stored,
+    pub bytes: usize,
+}
+
 /// The part of a transaction that concerns one collection.
 struct Part<'a> {
     collection: CollectionKey<'a>,
@@ -498,7 +430,7 @@ impl Cache {
     }
 
     /// Notes the revision of a fence, if the key is one.
-    fn note_fence(&self, key: &[u8], at: Option<Revision>) {
+    pub(crate) fn note_fence(&self, key: &[u8], at: Option<Revision>) {
         let tenant = std::str::from_utf8(key).ok();
         if let Some(tenant) = tenant.and_then(|key| self.layout.fenced(key)) {
             self.move_fence(tenant, at);
@@ -508,20 +440,46 @@ impl Cache {
     /// Returns the entry as the cache holds it. Definitions are large and alike in many spaces, so
     /// they are shared; bootstrap objects are alike in all, so they are templates.
     pub(crate) fn stored(&self, found: &ObjectKey<'_>, entry: &Entry) -> Stored {
-        let (key, revision) = (found.key.into(), entry.modified);
-        let CollectionKey::BuiltIn(kind) = found.collection else {
-            return Stored::new(key, revision, &entry.value);
+        let kind = match found.collection {
+            CollectionKey::BuiltIn(kind) => Some(kind),
+            CollectionKey::Custom { .. } => None,
         };
-        if expiry::expires(found.collection) {
-            let (value, written) = expiry::undated(&entry.value);
-            Stored::new(key, revision, &value).dated(written)
-        } else if kind == definitions() {
-            Stored::shared(key, revision, &entry.value, &self.pool)
-        } else if self.bootstrap_objects.contains(kind, found.key) {
-            Stored::templated(key, revision, &entry.value, &self.pool)
-        } else {
-            Stored::new(key, revision, &entry.value)
+        self.stored_with(kind, found.key, entry, None).object
+    }
+
+    /// The same for an object of a kind, if it is built in, with the templates of those before.
+    pub(crate) fn stored_with(
+        &self,
+        kind: Option<KindId>,
+        key: &str,
+        entry: &Entry,
+        forms: Option<&mut Forms>,
+    ) -> Loaded {
+        let (revision, value) = (entry.modified, &entry.value);
+        let loaded = |object| Loaded {
+            object,
+            bytes: value.len(),
+        };
+        let Some(kind) = kind else {
+            return loaded(Stored::new(key.into(), revision, value));
+        };
+        if expiry::expires(CollectionKey::BuiltIn(kind)) {
+            let (value, written) = expiry::undated(value);
+            return Loaded {
+                object: Stored::new(key.into(), revision, &value).dated(written),
+                bytes: value.len(),
+            };
         }
+        if kind == definitions() {
+            return loaded(Stored::shared(key.into(), revision, value, &self.pool));
+        }
+        if !self.bootstrap_objects.contains(kind, key) {
+            return loaded(Stored::new(key.into(), revision, value));
+        }
+        loaded(match forms {
+            Some(forms) => forms.templated(kind, key, revision, value, &self.pool),
+            None => Stored::templated(key.into(), revision, value, &self.pool),
+        })
     }
 
     /// Returns where a custom object is. Each space defines for itself whether the resource is
@@ -552,7 +510,7 @@ fn key_of<'a>(group: &'a str, resource: &'a str) -> Option<CollectionKey<'a>> {
 
 /// Whether objects of a kind are tracked in the owner graph. Events are not: they are many, and
 /// expire.
-fn has_owners(collection_key: CollectionKey<'_>) -> bool {
+pub(crate) fn has_owners(collection_key: CollectionKey<'_>) -> bool {
     static EVENTS: OnceLock<KindId> = OnceLock::new();
     collection_key != CollectionKey::BuiltIn(*EVENTS.get_or_init(|| core_kind("events")))
 }

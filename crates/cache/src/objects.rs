@@ -13,6 +13,13 @@ pub struct Objects {
     indexes: Option<Arc<Vec<Index>>>,
 }
 
+/// Objects that were found one after the other, which nearly always is the order of their keys.
+#[derive(Debug)]
+pub(crate) struct Sorted {
+    objects: Vec<Arc<Stored>>,
+    is_sorted: bool,
+}
+
 /// The objects of a range of keys, in key order.
 #[derive(Debug)]
 pub struct Range<'a> {
@@ -111,6 +118,17 @@ impl Objects {
         self.all.weight_before(until) - self.all.weight_before(before)
     }
 
+    /// Adds objects in key order, as a load finds them. The first ones are not inserted one by one.
+    pub(crate) fn load(&mut self, sorted: Sorted) {
+        let Sorted { objects, is_sorted } = sorted;
+        match is_sorted && self.is_empty() && self.indexes.is_none() {
+            true => self.all = Tree::from_sorted(objects.into_iter()),
+            false => objects.into_iter().for_each(|object| {
+                self.insert(object);
+            }),
+        }
+    }
+
     pub(crate) fn insert(&mut self, object: Arc<Stored>) -> Option<Arc<Stored>> {
         let replaced = self.all.insert(Arc::clone(&object));
         for index in self.indexes_mut() {
@@ -135,6 +153,41 @@ impl Objects {
             Some(indexes) => Arc::<Vec<_>>::make_mut(indexes),
             None => &mut [],
         }
+    }
+}
+
+impl Default for Sorted {
+    fn default() -> Self {
+        Self {
+            objects: Vec::new(),
+            is_sorted: true,
+        }
+    }
+}
+
+impl Sorted {
+    pub const fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    pub fn push(&mut self, object: Arc<Stored>) {
+        self.is_sorted &= self.precedes(&object);
+        self.objects.push(object);
+    }
+
+    /// Adds those that were found next.
+    pub fn append(&mut self, mut next: Self) {
+        let follow = next.objects.first();
+        self.is_sorted &= next.is_sorted && follow.is_none_or(|first| self.precedes(first));
+        match self.objects.is_empty() {
+            true => self.objects = next.objects,
+            false => self.objects.append(&mut next.objects),
+        }
+    }
+
+    fn precedes(&self, next: &Stored) -> bool {
+        let last = self.objects.last();
+        last.is_none_or(|last| last.key < next.key)
     }
 }
 

@@ -147,11 +147,15 @@ impl OwnerGraph {
         spaces.len()
     }
 
-    /// Adds an object that existed when the cache was loaded.
+    /// Adds an object that existed when the cache was loaded. It is not queued: who
+    /// [follows](Self::follow) gets all that exist.
     pub(super) fn load(&self, key: CollectionKey<'_>, space: &Space, object: &Stored) {
         if let Some(refs) = object.owner_refs() {
             let node = Node::new(key, object);
-            self.with(space, |graph| graph.change(&node, None, Some(&refs)));
+            self.with(space, |graph| {
+                graph.change(&node, None, Some(&refs));
+                graph.clear_queue();
+            });
         }
     }
 

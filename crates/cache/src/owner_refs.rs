@@ -1,6 +1,8 @@
 //! Owner references and finalizers of an object, parsed without the rest of it.
 
-use memchr::memmem;
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 use serde::Deserialize;
 
 use crate::entry::{Stored, read_metadata};
@@ -88,9 +90,7 @@ impl Stored {
     /// than a text search.
     pub fn owner_refs(&self) -> Option<OwnerRefs> {
         let body = self.body();
-        let concerned = memmem::find(&body, br#""ownerReferences":["#).is_some()
-            || memmem::find(&body, br#","deletionTimestamp":""#).is_some();
-        let metadata: Metadata = concerned.then(|| read_metadata(&body))?;
+        let metadata: Metadata = may_have_owner_refs(&body).then(|| read_metadata(&body))?;
         let finalizers = metadata.finalizers.unwrap_or_default();
         let has = |wanted: &str| finalizers.iter().any(|name| **name == *wanted);
         let ties = OwnerRefs {
@@ -105,6 +105,15 @@ impl Stored {
         };
         ties.are_some().then_some(ties)
     }
+}
+
+/// Whether an object may have owner references, or finalizers that wait for dependents.
+pub(crate) fn may_have_owner_refs(json: &[u8]) -> bool {
+    static OWNERS: LazyLock<Finder<'static>> =
+        LazyLock::new(|| Finder::new(br#""ownerReferences":["#));
+    static DELETED: LazyLock<Finder<'static>> =
+        LazyLock::new(|| Finder::new(br#","deletionTimestamp":""#));
+    OWNERS.find(json).is_some() || DELETED.find(json).is_some()
 }
 
 #[cfg(test)]

@@ -78,6 +78,27 @@ impl Template {
         Some(Self { form, filled, new })
     }
 
+    /// Returns the text as values that fill the form of another template, if it has that form.
+    /// Nothing of the form is searched or copied, so this costs a comparison.
+    pub fn like(other: &Self, json: &[u8]) -> Option<Self> {
+        let mut filled = Vec::with_capacity(other.filled.len() + 8);
+        let mut rest = json;
+        let mut parts = other.form.bytes().split(|byte| *byte == GAP).peekable();
+        while let Some(part) = parts.next() {
+            rest = rest.strip_prefix(part)?;
+            if parts.peek().is_some() {
+                let length = value_length(rest)?;
+                fill(&mut filled, &rest[..length]);
+                rest = &rest[length..];
+            }
+        }
+        rest.is_empty().then(|| Self {
+            form: Arc::clone(&other.form),
+            filled: filled.into(),
+            new: 0,
+        })
+    }
+
     /// The same at another revision.
     pub fn at(&self, revision: Revision) -> Self {
         let mut filled = Vec::with_capacity(self.filled.len() + 8);
@@ -140,11 +161,16 @@ fn has(json: &[u8], mark: &[u8]) -> bool {
 /// Returns the range of the value after the mark, if it is short.
 fn gap(json: &[u8], mark: &[u8]) -> Option<(usize, usize)> {
     let start = memmem::find(json, mark)? + mark.len();
-    let length = memchr2(b'"', b'/', &json[start..])?;
-    (length <= usize::from(u8::MAX)).then_some((start, start + length))
+    let length = value_length(&json[start..])?;
+    Some((start, start + length))
 }
 
-/// Appends a value, which is as short as [`gap`] allows.
+/// Returns the length of the value that a text begins with, if it is short.
+fn value_length(text: &[u8]) -> Option<usize> {
+    memchr2(b'"', b'/', text).filter(|length| *length <= usize::from(u8::MAX))
+}
+
+/// Appends a value, which is as short as [`value_length`] allows.
 fn fill(filled: &mut Vec<u8>, text: &[u8]) {
     filled.push(u8::try_from(text.len()).unwrap_or(u8::MAX));
     filled.extend_from_slice(&text[..text.len().min(usize::from(u8::MAX))]);

@@ -4,6 +4,7 @@
 //! nodes on its path, and only those that a snapshot shares. Each node knows the weight below
 //! it, so that the items of a range are counted without a visit to each.
 
+mod sorted;
 #[cfg(test)]
 mod tests;
 

@@ -45,18 +45,23 @@ impl UsageKinds {
     }
 
     fn one(self, key: CollectionKey<'_>, bytes: usize) -> Usage {
-        let is = |kind| u64::from(key == CollectionKey::BuiltIn(kind));
-        Usage {
-            objects: 1,
-            bytes: bytes as u64,
-            namespaces: is(self.namespaces),
-            definitions: is(self.definitions),
-        }
+        let kind = match key {
+            CollectionKey::BuiltIn(kind) => Some(kind),
+            CollectionKey::Custom { .. } => None,
+        };
+        self.of(kind, 1, bytes)
     }
 
-    /// Returns the usage with one more object.
-    pub fn with(self, usage: Usage, key: CollectionKey<'_>, object: &Stored) -> Usage {
-        usage + self.one(key, object.stored_length())
+    /// The usage of objects of a kind, if it is built in.
+    pub fn of(self, kind: Option<KindId>, objects: usize, bytes: usize) -> Usage {
+        let objects = objects as u64;
+        let count = |of| if kind == Some(of) { objects } else { 0 };
+        Usage {
+            objects,
+            bytes: bytes as u64,
+            namespaces: count(self.namespaces),
+            definitions: count(self.definitions),
+        }
     }
 
     /// Returns the usage after events of a kind.

@@ -23,6 +23,7 @@ mod key;
 pub mod laws;
 pub mod memory;
 pub mod permissions;
+pub mod regions;
 mod transaction;
 
 pub use compactor::Compactor;

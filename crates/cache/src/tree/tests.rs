@@ -193,3 +193,69 @@ fn change_beside_a_snapshot_copies_its_path_only() {
     assert_eq!(copied, 3, "one node on each level below the root");
     assert!(kept > 60, "{kept}");
 }
+
+proptest! {
+    #[test]
+    fn sorted_items_make_the_tree_that_insertions_make(count in 0..10_000_u32, weight in 0..3_usize) {
+        let items: Vec<_> = (0..count).map(|key| Entry { key, weight }).collect();
+        let mut tree = Tree::from_sorted(items.into_iter());
+        let mut model: Model = (0..count).map(|key| (key, weight)).collect();
+        check(&tree, &model);
+        let (leaves, depth) = shape(&tree);
+        prop_assert_eq!(leaves, (count as usize).div_ceil(MAX_ITEMS));
+        prop_assert!(depth <= shape(&ascending(count)).1);
+        for key in (0..count + 100).step_by(7) {
+            apply(&mut tree, &mut model, &Step::Insert(key, 1));
+            apply(&mut tree, &mut model, &Step::Remove(key + 3));
+        }
+        check(&tree, &model);
+        shape(&tree);
+    }
+}
+
+/// An item that counts what is done with it.
+struct Counted<'a> {
+    key: u32,
+    weighed: &'a std::cell::Cell<usize>,
+    copied: &'a std::cell::Cell<usize>,
+}
+
+impl Clone for Counted<'_> {
+    fn clone(&self) -> Self {
+        self.copied.set(self.copied.get() + 1);
+        Self { ..*self }
+    }
+}
+
+impl Item for Counted<'_> {
+    type Key = u32;
+    type OwnedKey = u32;
+
+    fn key(&self) -> &u32 {
+        &self.key
+    }
+
+    fn owned_key(&self) -> u32 {
+        self.key
+    }
+
+    fn weight(&self) -> usize {
+        self.weighed.set(self.weighed.get() + 1);
+        1
+    }
+}
+
+#[test]
+fn sorted_items_are_visited_once_and_not_copied() {
+    let (weighed, copied) = Default::default();
+    let items: Vec<_> = (0..100_000)
+        .map(|key| Counted {
+            key,
+            weighed: &weighed,
+            copied: &copied,
+        })
+        .collect();
+    let tree = Tree::from_sorted(items.into_iter());
+    assert_eq!((weighed.get(), copied.get()), (100_000, 0));
+    assert_eq!(tree.weight(), 100_000);
+}

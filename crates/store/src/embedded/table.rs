@@ -12,6 +12,7 @@
 
 mod heads;
 mod leftovers;
+mod load;
 mod memory;
 mod merge;
 mod rows;
@@ -64,12 +65,7 @@ impl Table {
     pub fn open(folder: &Path, cache_bytes: u64) -> Result<(Self, Marks)> {
         let tree = Tree::open(folder, cache_bytes)?;
         let heads = Heads::new();
-        for row in tree.range(&rows::head_bounds()) {
-            let (row_key, row) = row?;
-            let head = rows::decode_head(&row).ok_or_else(|| tree.damaged())?;
-            let key = rows::head_key(&row_key).ok_or_else(|| tree.damaged())?;
-            heads.set(key, Some(head));
-        }
+        load::heads(&tree, &heads)?;
         let mark = |name| match tree.get(&rows::mark(name))? {
             Some(row) => rows::decode_mark(&row).ok_or_else(|| tree.damaged()),
             None => Ok(Revision::ZERO),

@@ -38,6 +38,18 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
+    /// The bounds of a range of row keys, which must have an end.
+    pub(super) fn of(range: &KeyRange) -> Option<Self> {
+        Some(Self {
+            from: range.start().to_vec(),
+            to: range.end()?.to_vec(),
+        })
+    }
+
+    pub(super) fn to_range(&self) -> KeyRange {
+        KeyRange::between(self.from.clone(), self.to.clone())
+    }
+
     pub(super) fn as_slices(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
         (Bound::Included(&self.from), Bound::Excluded(&self.to))
     }
