@@ -15,7 +15,7 @@ use super::writes::Objects;
 use crate::figures::Figures;
 use crate::report::progress;
 
-pub const OPERATIONS: [&str; 3] = ["list", "list by label", "page"];
+pub const OPERATIONS: [&str; 4] = ["list", "list, 32 at once", "list by label", "page"];
 /// The number of pages of a list, and of objects for each that has the label.
 const PART: usize = 10;
 
@@ -40,15 +40,19 @@ pub async fn measure(subject: &Subject, size: Size) -> Result<Figures> {
     let collection = objects::collection("lists");
     progress("lists");
     let (objects, tenth) = (size.objects, size.objects / PART);
-    let whole = list(subject, &client, &collection, size.lists, objects).await?;
+    let few = Shape::LISTS;
+    let whole = list(subject, &client, few, &collection, size.lists, objects).await?;
     let figures = whole
         .figures("list")
         .with("memory after", subject.resident()?)
         .with("memory most", subject.most_resident()?);
     let labelled = format!("{collection}?labelSelector={}", TENTH.replace('=', "%3D"));
-    let labelled = list(subject, &client, &labelled, size.lists * 2, tenth).await?;
+    let labelled = list(subject, &client, few, &labelled, size.lists * 2, tenth).await?;
+    let many = Shape::MANY_LISTS;
+    let crowded = list(subject, &client, many, &collection, size.lists, objects).await?;
     let paged = pages(subject, &client, &collection, size).await?;
     Ok(figures
+        .and(crowded.figures("list, 32 at once"))
         .and(labelled.figures("list by label"))
         .and(paged.figures("page")))
 }
@@ -69,6 +73,7 @@ async fn fill(subject: &Subject, client: &Client, namespace: &str, count: usize)
 async fn list(
     subject: &Subject,
     client: &Client,
+    shape: Shape,
     path: &str,
     count: usize,
     objects: usize,
@@ -76,7 +81,7 @@ async fn list(
     let requests = (0..count).map(|_| client.prepare(Method::GET, path, None));
     let requests: Result<Vec<_>> = requests.collect();
     let judge = move |answer: &Answer| answer.expect_list(objects);
-    let loaded = load(subject, client, Shape::LISTS, requests?, judge).await?;
+    let loaded = load(subject, client, shape, requests?, judge).await?;
     Ok(loaded.measured)
 }
 

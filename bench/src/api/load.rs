@@ -37,6 +37,11 @@ impl Shape {
         connections: 4,
         at_once: 4,
     };
+    /// After a restart, all controllers list at once.
+    pub const MANY_LISTS: Self = Self {
+        connections: 8,
+        at_once: 32,
+    };
 }
 
 /// Sends all requests, and checks each response.

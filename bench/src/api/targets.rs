@@ -69,6 +69,14 @@ const TARGETS: &[Target] = &[
     Target::time("apply", "apply cpu", 105.0 * MICRO, 2430.0 * MICRO),
     Target::time("delete", "delete cpu", 60.0 * MICRO, 1480.0 * MICRO),
     Target::time("list of 5,000", "list cpu", 9.0 * MILLI, 228.0 * MILLI).of(Part::Lists),
+    Target {
+        what: "list of 5,000, 32 at once",
+        figure: "list, 32 at once cpu",
+        part: Part::Lists,
+        bound: Bound::AtMost(9.0 * MILLI),
+        unit: Unit::Time,
+        other: None,
+    },
     Target::time(
         "list by label, 500 of 5,000",
         "list by label cpu",

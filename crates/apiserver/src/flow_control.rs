@@ -170,7 +170,7 @@ impl FlowControl {
             Acquisition::Acquired(seat) => Ok(seat),
             Acquisition::Rejected => Err(StatusError::overloaded()),
             Acquisition::Waiting(waiting) => {
-                let seated = tokio::time::timeout(self.queue_timeout, waiting).await;
+                let seated = Box::pin(tokio::time::timeout(self.queue_timeout, waiting)).await;
                 seated.ok().flatten().ok_or_else(|| {
                     pool.count_rejected();
                     StatusError::overloaded()

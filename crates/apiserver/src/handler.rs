@@ -17,6 +17,9 @@
 //! encode        object | Table | metadata | list | event      codec/view.rs, codec/answer.rs
 //! audit         beside all of it: one event per request       pipeline/audit.rs
 //! ```
+//!
+//! Every request that waits is a future, and what the future has room for is moved and kept. So
+//! what few requests do is boxed where it begins, and a write as a whole.
 
 mod dispatch;
 mod work;
@@ -121,7 +124,9 @@ where
     };
     let answered = record.answered(answered).await;
     let answer = answered.unwrap_or_else(|error| Answer::failed(&parts, &query, &error));
-    drain(body).await;
+    if !body.is_end_stream() {
+        Box::pin(drain(body)).await;
+    }
     app.metrics.count(&parts.method, answer.status);
     let response = answer.respond(audit_id);
     if parts.method == Method::HEAD {
@@ -155,7 +160,6 @@ where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let path = parts.uri.path();
     if let Ok(route) = &route
         && let Target::Document(document) = &route.target
         && is_public(route, document, source, &parts.headers)
@@ -198,7 +202,7 @@ where
             route
         }
         Err(error) => {
-            authorize_unserved(app, &principal, parts, query, record).await?;
+            Box::pin(authorize_unserved(app, &principal, parts, query, record)).await?;
             return Err(error);
         }
     };
@@ -212,14 +216,8 @@ where
             let Spaces::One(space) = spaces else {
                 return Err(StatusError::no_such_path());
             };
-            let decision = match document {
-                Document::Issuer => authorize_issuer(registry, &principal, &space, path).await,
-                _ => authorize_path(registry, &principal, &space, "get", path).await,
-            };
-            record.authorized(decision, |reason| reason)?;
-            app.await_room(&payer).await?;
-            let answer = serve_document(app, &principal, &document, &space, parts, query).await?;
-            Ok(answer.paced(app.flow_control.time_slices(&payer)))
+            let opened = open_document(app, &principal, &document, &space, parts, query, record);
+            Box::pin(opened).await
         }
         Target::Resource(resource) => {
             let decision = authorize(registry, principal, spaces, resource, query).await;
@@ -261,6 +259,28 @@ fn is_public(route: &Route, document: &Document, source: &Source, headers: &Head
     let is_plain_issuer = *document == Document::Issuer && in_system;
     let anonymous = !Authenticator::has_credential(&source.peer, headers);
     document.is_open() || (is_plain_issuer && anonymous)
+}
+
+/// Authorizes a request for a document, and serves it.
+async fn open_document(
+    app: &App,
+    principal: &Principal,
+    document: &Document,
+    space: &Space,
+    parts: &Parts,
+    query: &Query,
+    record: &mut Record<'_>,
+) -> Result<Answer> {
+    let (registry, path) = (&app.registry, parts.uri.path());
+    let decision = match document {
+        Document::Issuer => authorize_issuer(registry, principal, space, path).await,
+        _ => authorize_path(registry, principal, space, "get", path).await,
+    };
+    record.authorized(decision, |reason| reason)?;
+    let payer = &principal.home;
+    app.await_room(payer).await?;
+    let answer = serve_document(app, principal, document, space, parts, query).await?;
+    Ok(answer.paced(app.flow_control.time_slices(payer)))
 }
 
 /// Serves a document. Building one with many custom resources is CPU-bound work.
@@ -315,12 +335,33 @@ where
         && !custom.is_ready()
     {
         let payer = &caller.principal().home;
-        cpu_bound::run_with_seat(&app.flow_control, payer, || custom.make_ready()).await?;
+        let ready = cpu_bound::run_with_seat(&app.flow_control, payer, || custom.make_ready());
+        Box::pin(ready).await?;
     }
     let accepted = negotiate::accepted(&parts.headers, query, caller.path().asked())?;
     if caller.path().verb.reads() {
         return serve_read(app, caller, query, accepted, record).await;
     }
+    Box::pin(serve_write(
+        app, caller, parts, query, accepted, record, body,
+    ))
+    .await
+}
+
+/// Receives the body of a write, and serves it with a seat.
+async fn serve_write<B>(
+    app: &App,
+    caller: Caller<'_>,
+    parts: &Parts,
+    query: &Query,
+    accepted: Accepted,
+    record: &mut Record<'_>,
+    body: B,
+) -> Result<Answer>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
     let payer = &caller.principal().home;
     let work = work_of(&app.registry, &caller, query);
     app.flow_control.charge_work(payer, work)?;
@@ -427,7 +468,7 @@ async fn serve_read(
         let _waiting = flow_control
             .acquire(payer, Work::Read { objects: 1 })
             .await?;
-        read::await_requested_revision(&app.registry, query).await?;
+        Box::pin(read::await_requested_revision(&app.registry, query)).await?;
     }
     let context = caller.context;
     context.acquire_seat(flow_control, payer, work).await?;
@@ -478,9 +519,6 @@ where
 {
     const MAX_DRAINED_BYTES: usize = 256 << 10;
     const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
-    if body.is_end_stream() {
-        return;
-    }
     let rest = async {
         let mut drained = 0;
         while let Some(Ok(frame)) = body.frame().await {

@@ -112,19 +112,20 @@ impl Address {
     /// Returns the full path, the value of `metadata.selfLink`.
     pub fn self_link(&self) -> String {
         let kind = self.of();
-        let mut path = match kind.group.as_str() {
-            "" => format!("/api/{}", kind.version),
-            group => format!("/apis/{group}/{}", kind.version),
-        };
+        let mut path = String::with_capacity(128);
+        match kind.group.as_str() {
+            "" => path.push_str("/api"),
+            group => path.extend(["/apis/", group]),
+        }
+        path.extend(["/", &kind.version]);
         if let Some(tenant) = self.space.tenant() {
-            path.push_str("/tenants/");
-            path.push_str(tenant.as_str());
+            path.extend(["/tenants/", tenant.as_str()]);
         }
         if let Some(namespace) = &self.namespace {
-            path.push_str("/namespaces/");
-            path.push_str(namespace);
+            path.extend(["/namespaces/", namespace]);
         }
-        format!("{path}/{}/{}", kind.resource, self.name)
+        path.extend(["/", &kind.resource, "/", &self.name]);
+        path
     }
 }
 
@@ -353,7 +354,7 @@ impl Registry {
         if let Some(found) = self.cache.space_state(space) {
             return Ok(Some(found));
         }
-        self.catch_up().await?;
+        Box::pin(self.catch_up()).await?;
         Ok(self.cache.space_state(space))
     }
 
@@ -374,7 +375,7 @@ impl Registry {
         if let Some(found) = self.tenant(name) {
             return Ok(Some(found));
         }
-        self.catch_up().await?;
+        Box::pin(self.catch_up()).await?;
         Ok(self.tenant(name))
     }
 }

@@ -196,6 +196,11 @@ impl Server {
         Arc::clone(&self.app.registry)
     }
 
+    /// Returns the state that all requests share, for tests that measure one without a connection.
+    pub fn app(&self) -> Arc<App> {
+        Arc::clone(&self.app)
+    }
+
     /// Returns the issuer of service account tokens, for controllers in the same process.
     pub fn accounts(&self) -> Option<Arc<Accounts>> {
         self.app.accounts.clone()

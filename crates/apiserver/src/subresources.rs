@@ -15,6 +15,7 @@ use crate::codec::answer::Answer;
 use crate::codec::input::Sent;
 use crate::codec::view::View;
 use crate::pipeline::authorize::Caller;
+use crate::pipeline::route::ResourcePath;
 use crate::pipeline::service_account::Issuer;
 use crate::read;
 use crate::registry::Registry;
@@ -38,6 +39,11 @@ pub async fn get(
     let view = View::new(&caller.path().kind, accepted, query)?;
     let body = read::get(registry, caller, query, &view).await?;
     Ok(Answer::new(http::StatusCode::OK, body).of(accepted))
+}
+
+/// Whether the path is that of bindings, which are no objects.
+pub fn is_binding(path: &ResourcePath) -> bool {
+    !path.kind.is_custom() && path.kind.kind == "Binding"
 }
 
 /// Writes a subresource that is not an update of its object; `None` if it is one.

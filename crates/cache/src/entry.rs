@@ -8,12 +8,13 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use bytes::{BufMut, Bytes};
 use insula_core::Revision;
-use insula_kinds::{Kind, Object};
+use insula_kinds::{Kind, Object, Value};
 use insula_store::Expect;
 use memchr::memchr;
 use memchr::memmem::{self, Finder};
 use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
 
 use crate::pool::Pool;
 use crate::template::Template;
@@ -291,6 +292,19 @@ impl Stored {
         serde_json::from_slice(&self.body()).unwrap_or_default()
     }
 
+    /// Parses the object without its managed fields, and returns their text, which is most of the
+    /// members of a small object. `None` if it has none.
+    pub fn tree_without_managed_fields(&self) -> Option<(Object, Bytes)> {
+        let body = self.body();
+        let mut text = None;
+        let mut reader = serde_json::Deserializer::from_slice(&body);
+        let tree = WithoutManagedFields(&mut text)
+            .deserialize(&mut reader)
+            .ok()?;
+        reader.end().ok()?;
+        Some((tree, body.slice_ref(text?.get().as_bytes())))
+    }
+
     /// Whether these bytes are the value in the store.
     pub fn is_stored_as(&self, value: &[u8]) -> bool {
         let body = self.body();
@@ -444,6 +458,72 @@ impl<'de, M: Deserialize<'de>> Visitor<'de> for Members<'_, M> {
             map.next_value::<IgnoredAny>()?;
         }
         Ok(())
+    }
+}
+
+/// Deserializes an object, and leaves the text of its managed fields.
+struct WithoutManagedFields<'a, 'de>(&'a mut Option<&'de RawValue>);
+
+/// The same for the metadata.
+struct MetadataWithoutManagedFields<'a, 'de>(&'a mut Option<&'de RawValue>);
+
+impl<'de> DeserializeSeed<'de> for WithoutManagedFields<'_, 'de> {
+    type Value = Object;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Object, D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for WithoutManagedFields<'_, 'de> {
+    type Value = Object;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
+        let mut object = Object::new();
+        while let Some(name) = map.next_key::<String>()? {
+            let value = match name.as_str() {
+                "metadata" => {
+                    let metadata = MetadataWithoutManagedFields(self.0);
+                    Value::Object(map.next_value_seed(metadata)?)
+                }
+                _ => map.next_value()?,
+            };
+            object.insert(name, value);
+        }
+        Ok(object)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for MetadataWithoutManagedFields<'_, 'de> {
+    type Value = Object;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Object, D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for MetadataWithoutManagedFields<'_, 'de> {
+    type Value = Object;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("metadata")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
+        let mut object = Object::new();
+        while let Some(name) = map.next_key::<String>()? {
+            match name.as_str() {
+                "managedFields" => *self.0 = Some(map.next_value()?),
+                _ => {
+                    object.insert(name, map.next_value()?);
+                }
+            }
+        }
+        Ok(object)
     }
 }
 

@@ -46,7 +46,7 @@ use std::time::Duration;
 
 use insula_core::{Layout, Revision, Space, TenantName};
 use insula_kinds::kinds;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 pub use all_spaces::{AllContents, AllObjects, SpaceObjects};
@@ -240,9 +240,14 @@ impl Cache {
 
     /// Waits until everything up to `revision` is applied.
     pub async fn await_applied(&self, revision: Revision) {
-        let Some(mut reached) = self.applied.wait_for(revision) else {
-            return;
-        };
+        if let Some(reached) = self.applied.wait_for(revision) {
+            // Boxed, because nearly always nothing is awaited.
+            Box::pin(self.await_reached(reached)).await;
+        }
+    }
+
+    /// Waits for a revision, and asks the store for progress meanwhile.
+    async fn await_reached(&self, mut reached: oneshot::Receiver<()>) {
         // Most changes arrive within a millisecond.
         let first = Instant::now() + PROGRESS_DELAY;
         let mut ask = tokio::time::interval_at(first, PROGRESS_INTERVAL);

@@ -5,6 +5,7 @@
 //! words them, which clients and upstream tests rely on.
 
 mod bytes;
+mod canonical;
 mod custom;
 pub(crate) mod document;
 mod location;
@@ -81,6 +82,17 @@ pub fn json(of: TypeId, text: &[u8]) -> Result<Decoded, DecodeError> {
 
 /// Reads an object from a tree, as if the tree had been read from JSON.
 pub fn value(of: TypeId, value: Value) -> Result<Decoded, DecodeError> {
+    match value {
+        Value::Object(object) if canonical::is_canonical(of, &object) => Ok(Decoded {
+            object,
+            problems: Vec::new(),
+        }),
+        value => rebuilt(of, value),
+    }
+}
+
+/// The same, member by member.
+fn rebuilt(of: TypeId, value: Value) -> Result<Decoded, DecodeError> {
     let state = DecodeState::default();
     let location = &Location::root(&state);
     let shape = root(of);

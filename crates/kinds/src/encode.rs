@@ -14,8 +14,14 @@ static METADATA: LazyLock<TypeId> = LazyLock::new(|| {
     metadata.expect("the table has the metadata type")
 });
 
+static MANAGED_FIELDS: LazyLock<Shape> = LazyLock::new(|| {
+    let entry = types().find("apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry");
+    Shape::Struct(entry.expect("the table has the type of managed fields"))
+});
+
 /// Writes an object as compact JSON without a newline: `kind`, `apiVersion`, then the
-/// members in the order of Go. The type metadata inside the object is ignored.
+/// members in the order of Go. The type metadata inside the object is ignored. Managed fields may
+/// be a string, which is the JSON that is written for them.
 pub fn json(api_version: &str, kind: &str, of: TypeId, object: &Object, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"kind\":");
     text::string(kind, out);
@@ -147,6 +153,9 @@ fn write(shape: &Shape, value: &Value, out: &mut Vec<u8>) {
             Form::Object => text::raw(value, out),
         },
         (Shape::List(of) | Shape::WrappedList(of), Value::Array(list)) => elements(of, list, out),
+        (Shape::List(of), Value::String(text)) if **of == *MANAGED_FIELDS => {
+            out.extend_from_slice(text.as_bytes());
+        }
         (Shape::Map(of), Value::Object(map)) => {
             let mut begun = false;
             out.push(b'{');

@@ -15,6 +15,7 @@ mod prune;
 mod record;
 mod reset;
 pub mod scale;
+mod text;
 pub mod times;
 pub mod zero;
 
@@ -170,9 +171,26 @@ impl Subject<'_> {
         let mut versions = Versions::new(self, live);
         versions.reconcile_entries(&mut record);
         let changes = versions.changes(new)?;
-        changes.take_from(&mut record);
         let taken = changes.own.changed.difference(&UNOWNED_FIELDS);
-        if !taken.is_empty() {
+        let mine = (
+            manager(writer),
+            Operation::Update,
+            self.api_version,
+            writer.subresource,
+        );
+        // Most writers own what they change already.
+        let owns = |fields: &Set| {
+            !taken.is_empty()
+                && taken.is_subset(fields)
+                && !fields.intersects(&changes.own.removed)
+                && !fields.intersects(&UNOWNED_FIELDS)
+        };
+        let unchanged = record.take_if(mine, owns);
+        changes.take_from(&mut record);
+        if let Some(mut mine) = unchanged {
+            mine.set_time(Some(writer.now.into()));
+            record.entries.push(mine);
+        } else if !taken.is_empty() {
             let version = Cow::Owned(self.api_version.to_owned());
             let mut mine = owner(writer, Operation::Update, version, taken);
             if let Some(before) = record.take(mine.owner()) {
@@ -219,18 +237,21 @@ fn is_stored(object: &Object) -> bool {
         .is_some_and(|uid| !uid.is_empty())
 }
 
+fn manager(writer: Writer<'_>) -> &str {
+    match writer.manager {
+        "" => UNKNOWN,
+        manager => manager,
+    }
+}
+
 fn owner<'a>(
     writer: Writer<'a>,
     operation: Operation,
     version: Cow<'a, str>,
     fields: Set,
 ) -> Entry<'a> {
-    let manager = match writer.manager {
-        "" => UNKNOWN,
-        manager => manager,
-    };
     Entry::new(
-        manager.into(),
+        manager(writer).into(),
         operation,
         version,
         writer.subresource.into(),

@@ -14,7 +14,7 @@ mod remove;
 pub use check::check;
 pub use compare::{Comparison, compare};
 pub use fields::{ensure_named, fields};
-pub use merge::merge;
+pub use merge::{merge, merge_without};
 pub use reconcile::reconcile;
 pub use remove::remove;
 

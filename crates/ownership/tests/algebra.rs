@@ -63,6 +63,9 @@ proptest! {
         prop_assert_eq!(members(&a.union(&b)), texts(one.union(&two)));
         prop_assert_eq!(members(&a.intersection(&b)), texts(one.intersection(&two)));
         prop_assert_eq!(members(&a.difference(&b)), texts(one.difference(&two)));
+        prop_assert_eq!(a.intersects(&b), !one.is_disjoint(&two));
+        prop_assert_eq!(a.is_subset(&b), one.is_subset(&two));
+        prop_assert!(a.intersection(&b).is_subset(&b) && a.is_subset(&a));
         let above = |places: &&Vec<usize>| {
             !(1..=places.len()).any(|end| two.contains(&places[..end]))
         };

@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context;
 use insula_access::{Authority, Subject, TokenFile, Validity};
 use insula_apiserver::egress;
+use insula_apiserver::handler::App;
 use insula_apiserver::pipeline::oidc::Provider;
 use insula_apiserver::pipeline::service_account::{Accounts, Issuer};
 use insula_apiserver::pipeline::trust::CurrentTrust;
@@ -50,6 +51,7 @@ pub struct TestServer {
     authority: Arc<Authority>,
     certificates: Arc<Certificates>,
     trust: Arc<CurrentTrust>,
+    app: Arc<App>,
     registry: Arc<Registry>,
     accounts: Arc<Accounts>,
     token_key: Vec<u8>,
@@ -238,7 +240,7 @@ impl TestServer {
                 .then(|| authority.certificate_pem().to_owned()),
         };
         let server = Server::start(store, options).await?;
-        let registry = server.registry();
+        let (app, registry) = (server.app(), server.registry());
         let accounts = server
             .accounts()
             .context("it was given what signs tokens")?;
@@ -278,6 +280,7 @@ impl TestServer {
             authority,
             certificates,
             trust,
+            app,
             registry,
             accounts,
             token_key: signer.public_key_raw().to_vec(),
@@ -322,6 +325,11 @@ impl TestServer {
     /// `https://127.0.0.1:…`.
     pub fn url(&self) -> String {
         format!("https://{}", self.address)
+    }
+
+    /// The state that all of its requests share, for tests that need no connection.
+    pub const fn app(&self) -> &Arc<App> {
+        &self.app
     }
 
     /// The registry of its objects.

@@ -128,6 +128,10 @@ impl UnsentPool {
         if self.has_room(space, 0) {
             return Ok(());
         }
+        Box::pin(self.await_some_room(space, timeout)).await
+    }
+
+    async fn await_some_room(&self, space: &Space, timeout: Duration) -> Result<()> {
         let waiter = self.rooms.join(space).ok_or_else(|| self.refuse())?;
         let has_room = self.await_release(&waiter, RELIEF_INTERVAL, || self.has_room(space, 1));
         let waited = tokio::time::timeout(timeout, has_room).await;

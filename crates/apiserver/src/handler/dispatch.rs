@@ -5,6 +5,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::request::Parts;
 use insula_core::Verb;
+use insula_kinds::Value;
 
 use super::App;
 use crate::codec::answer::{Answer, Done};
@@ -35,7 +36,7 @@ pub(super) async fn read(
     let registry = &app.registry;
     let view = View::new(&path.kind, accepted, query)?;
     if let Some(name) = &path.subresource {
-        return subresources::get(registry, caller, name, query, accepted).await;
+        return Box::pin(subresources::get(registry, caller, name, query, accepted)).await;
     }
     let body = match path.verb {
         Verb::Watch => {
@@ -45,7 +46,8 @@ pub(super) async fn read(
                      application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch",
                 ));
             }
-            let body = read::watch(registry, &app.authenticator.trust, caller, query, view).await?;
+            let watch = read::watch(registry, &app.authenticator.trust, caller, query, view);
+            let body = Box::pin(watch).await?;
             let mut answer = Answer::new(StatusCode::OK, body);
             answer.content_type = match accepted.media {
                 Media::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
@@ -53,7 +55,7 @@ pub(super) async fn read(
             };
             return Ok(answer);
         }
-        Verb::List => read::list(registry, caller, query, &view).await?,
+        Verb::List => Box::pin(read::list(registry, caller, query, &view)).await?,
         _ => read::get(registry, caller, query, &view).await?,
     };
     Ok(Answer::new(StatusCode::OK, body).of(accepted))
@@ -75,8 +77,8 @@ pub(super) async fn write(
     if path.verb == Verb::Patch {
         let format = PatchFormat::parse(negotiate::content_type(&parts.headers))?;
         if path.subresource.as_deref() == Some("scale") {
-            return subresources::patch_scale(registry, caller, query, accepted, format, &body)
-                .await;
+            let patch = subresources::patch_scale(registry, caller, query, accepted, format, &body);
+            return Box::pin(patch).await;
         }
         let done = write::patch(registry, caller, query, format, &body).await?;
         return written(registry, caller, &view, accepted, done).await;
@@ -86,21 +88,23 @@ pub(super) async fn write(
         body,
     };
     let issuer = app.accounts.as_ref().map(|accounts| &accounts.issuer);
-    if let Some(answer) =
-        subresources::write(registry, issuer, caller, query, accepted, &sent).await?
-    {
-        return Ok(answer);
+    if path.subresource.is_some() || subresources::is_binding(path) {
+        let written = subresources::write(registry, issuer, caller, query, accepted, &sent);
+        if let Some(answer) = Box::pin(written).await? {
+            return Ok(answer);
+        }
     }
     match path.verb {
         Verb::Create if reviews::is_review(path.of()) => {
-            reviews::answer(
+            let authenticator = &app.authenticator;
+            Box::pin(reviews::answer(
                 registry,
-                &app.authenticator,
+                authenticator,
                 &caller,
                 query,
                 accepted,
                 &sent,
-            )
+            ))
             .await
         }
         Verb::Create => {
@@ -128,7 +132,8 @@ pub(super) async fn write(
             Ok(Answer::new(code, body).of(accepted).warned(warnings))
         }
         _ => {
-            let deleted = write::delete_collection(registry, caller, query, &sent, &view).await?;
+            let deleted = write::delete_collection(registry, caller, query, &sent, &view);
+            let deleted = Box::pin(deleted).await?;
             let listing = deleted.listing;
             let body = view.list(listing.objects, &listing.meta)?;
             Ok(Answer::new(StatusCode::OK, body)
@@ -163,10 +168,8 @@ fn deleted_body(
     if shows_object(path, &deleted) {
         return view.object(&deleted.object);
     }
-    let tree = deleted.object.tree();
-    let uid = tree
-        .get("metadata")
-        .and_then(|metadata| metadata.get("uid"));
+    let uid = deleted.object.uid().map(Value::from);
+    let uid = uid.as_ref();
     record.deleted(kind, deleted.object.name(), uid);
     Ok(view
         .clone()

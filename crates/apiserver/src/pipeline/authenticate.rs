@@ -253,7 +253,7 @@ impl Authenticator {
                 registry.await_own_writes().await;
                 principal?
             }
-            None => self.bearer(registry, headers).await?,
+            None => Box::pin(self.bearer(registry, headers)).await?,
         };
         // A space that is new to this server may have revocations, too.
         let Some(state) = registry.find_space(&principal.home).await? else {

@@ -69,33 +69,43 @@ pub async fn impersonate(
     caller: &Principal,
     request: ImpersonatedRequest<'_>,
 ) -> Result<Option<Acting>> {
-    let Some(wanted) = Wanted::read(&request.parts.headers)? else {
-        return Ok(None);
-    };
-    let refused = wanted.check(registry, caller).await.err();
-    let principal = wanted.of(caller);
-    if let Some(error) = refused {
-        // The error is that of plain impersonation: a caller without constrained rights did
-        // not ask for them.
-        let Ok(principal) = principal else {
-            return Err(error);
-        };
-        let permitted =
-            constrained::permits(registry, caller, &wanted, &principal, request).await?;
-        let constraint = Some(permitted.ok_or(error)?);
-        let principal = Arc::new(principal);
-        return Ok(Some(Acting {
-            principal,
-            constraint,
-        }));
+    match Wanted::read(&request.parts.headers)? {
+        None => Ok(None),
+        Some(wanted) => Box::pin(wanted.act(registry, caller, request))
+            .await
+            .map(Some),
     }
-    Ok(Some(Acting {
-        principal: Arc::new(principal?),
-        constraint: None,
-    }))
 }
 
 impl Wanted {
+    /// Returns the principal, if the caller may impersonate it.
+    async fn act(
+        &self,
+        registry: &Registry,
+        caller: &Principal,
+        request: ImpersonatedRequest<'_>,
+    ) -> Result<Acting> {
+        let refused = self.check(registry, caller).await.err();
+        let principal = self.of(caller);
+        let Some(error) = refused else {
+            return Ok(Acting {
+                principal: Arc::new(principal?),
+                constraint: None,
+            });
+        };
+        // The error is that of plain impersonation: a caller without constrained rights did not
+        // ask for them.
+        let Ok(principal) = principal else {
+            return Err(error);
+        };
+        let permitted = constrained::permits(registry, caller, self, &principal, request).await?;
+        let constraint = Some(permitted.ok_or(error)?);
+        Ok(Acting {
+            principal: Arc::new(principal),
+            constraint,
+        })
+    }
+
     fn read(headers: &HeaderMap) -> Result<Option<Self>> {
         let impersonates = |name: &HeaderName| name.as_str().starts_with("impersonate-");
         if !headers.keys().any(impersonates) {

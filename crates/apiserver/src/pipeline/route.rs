@@ -188,7 +188,7 @@ impl ResourcePath {
 /// Parses method, path and query into a route.
 pub fn route(method: &Method, path: &str, watch: bool) -> Result<Route> {
     let decoded = segments(path)?;
-    let segments: Vec<&str> = decoded.iter().map(String::as_str).collect();
+    let segments: Vec<&str> = decoded.iter().map(AsRef::as_ref).collect();
     match segments.as_slice() {
         ["tenants", tenant, rest @ ..] => {
             let prefix = Space::parse(tenant).map_err(|_| StatusError::no_such_path())?;
@@ -201,7 +201,7 @@ pub fn route(method: &Method, path: &str, watch: bool) -> Result<Route> {
 
 /// Splits a path into segments. A trailing slash is allowed, an empty segment is not: if it
 /// were skipped, `/namespaces//pods` would be the namespace `pods`.
-fn segments(path: &str) -> Result<Vec<String>> {
+fn segments(path: &str) -> Result<Vec<Cow<'_, str>>> {
     let path = path.strip_prefix('/').unwrap_or(path);
     let path = path.strip_suffix('/').unwrap_or(path);
     if path.is_empty() {
@@ -478,7 +478,7 @@ fn check(path: &ResourcePath, named: Option<&Spaces>) -> Result<()> {
 }
 
 /// Decodes a segment. One that contains a slash once decoded is rejected.
-fn decode(segment: &str) -> Result<String> {
+fn decode(segment: &str) -> Result<Cow<'_, str>> {
     if segment.is_empty() {
         return Err(StatusError::no_such_path());
     }
@@ -487,7 +487,7 @@ fn decode(segment: &str) -> Result<String> {
     if decoded.contains('/') || decoded == "." || decoded == ".." {
         return Err(StatusError::no_such_resource());
     }
-    Ok(decoded.into_owned())
+    Ok(decoded)
 }
 
 #[cfg(test)]

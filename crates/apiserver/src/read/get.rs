@@ -29,7 +29,7 @@ pub async fn get(
         Some(text) => {
             let revision = query::revision(text).map_err(StatusError::plain_error)?;
             if revision > Revision::ZERO {
-                not_older(registry, revision).await?;
+                Box::pin(not_older(registry, revision)).await?;
             }
         }
     }

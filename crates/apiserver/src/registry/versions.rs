@@ -108,9 +108,18 @@ pub async fn prepare<'a>(
     kind: &Resource,
     objects: impl Iterator<Item = &'a Arc<Stored>>,
 ) -> Result<()> {
-    let Some(custom) = kind.custom() else {
-        return Ok(());
-    };
+    match kind.custom() {
+        None => Ok(()),
+        Some(custom) => Box::pin(prepare_custom(registry, context, custom, objects)).await,
+    }
+}
+
+async fn prepare_custom<'a>(
+    registry: &Registry,
+    context: Option<&RequestContext>,
+    custom: &Custom,
+    objects: impl Iterator<Item = &'a Arc<Stored>>,
+) -> Result<()> {
     let form = custom.form();
     let mut unknown: Vec<&Arc<Stored>> = objects
         .filter(|object| object.versions().find(form, object).is_none())
@@ -149,7 +158,8 @@ pub async fn convert(
 ) -> Result<Object> {
     if !to.is_in(&tree) {
         if from.converts_by_webhook() {
-            let converted = conversion::convert(registry, context, to, vec![tree]).await?;
+            let converted = conversion::convert(registry, context, to, vec![tree]);
+            let converted = Box::pin(converted).await?;
             tree = converted.into_iter().next().unwrap_or_default();
         } else {
             to.rename(&mut tree);

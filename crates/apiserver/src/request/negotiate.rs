@@ -71,6 +71,15 @@ pub enum Asked {
 
 /// Returns the format that the request accepts, from its headers and parameters.
 pub fn accepted(headers: &HeaderMap, query: &Query, asked: Asked) -> Result<Accepted> {
+    if accepts_plain_json(headers) {
+        return Ok(Accepted {
+            media: Media::Json,
+            form: Form::Whole,
+            form_version: FormVersion::V1,
+            pretty: pretty(headers, query),
+            gzip: gzip(headers),
+        });
+    }
     let accept = accept(headers);
     let mut clauses = clauses(&accept);
     if clauses.is_empty() {
@@ -165,6 +174,16 @@ pub fn openapi(headers: &HeaderMap, version: &str) -> Option<OpenApiMedia> {
             known.then_some(OpenApiMedia::Protobuf)
         }
     })
+}
+
+/// Whether the client accepts JSON without parameters, or says nothing, as most programs do.
+fn accepts_plain_json(headers: &HeaderMap) -> bool {
+    let mut accept = headers.get_all(ACCEPT).iter();
+    match (accept.next(), accept.next()) {
+        (None, _) => true,
+        (Some(only), None) => only == "application/json" || only == "*/*",
+        _ => false,
+    }
 }
 
 /// Returns all `Accept` headers, joined.

@@ -2,7 +2,7 @@
 //!
 //! HTTP/2 flushes after every frame with data. Each flush is a TLS record and a system call, which
 //! costs more than the event of a watch that is in it. So flushes of HTTP/2 are ignored, and what
-//! it has written is sent when it has nothing more to write, or when a TLS record is full.
+//! it has written is sent when it has nothing more to write, or when the buffer is full.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -12,8 +12,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A stream that buffers what is written, until [`Flusher::poll_flush`] or until a TLS record is
-/// full.
+/// A stream that buffers what is written, until [`Flusher::poll_flush`] or until the buffer is full.
 #[derive(Debug)]
 pub struct WriteBuffer<S>(Arc<Mutex<Buffered<S>>>);
 
@@ -28,8 +27,12 @@ struct Buffered<S> {
     unsent: BytesMut,
 }
 
-/// The most bytes that are buffered: those of the largest TLS record.
-const MAX_BUFFERED: usize = 16 << 10;
+/// The most bytes that are buffered: four of the largest TLS records, which are sent by one system
+/// call. As much may wait encrypted while the socket is full.
+const MAX_BUFFERED: usize = 64 << 10;
+
+/// From this size on, a write is one of many: the parts of a large response.
+const MIN_BULK: usize = 4 << 10;
 
 /// Buffers what is written to a stream.
 pub fn buffer<S>(stream: S) -> (WriteBuffer<S>, Flusher<S>) {
@@ -48,6 +51,8 @@ impl<S: AsyncWrite + Unpin> Flusher<S> {
             return Pin::new(&mut buffered.stream).poll_flush(context);
         }
         ready!(buffered.poll_send(context))?;
+        // An idle connection holds no buffer.
+        buffered.unsent = BytesMut::new();
         Pin::new(&mut buffered.stream).poll_flush(context)
     }
 }
@@ -62,8 +67,6 @@ impl<S: AsyncWrite + Unpin> Buffered<S> {
                 written => self.unsent.advance(written),
             }
         }
-        // An idle connection holds no buffer.
-        self.unsent = BytesMut::new();
         Poll::Ready(Ok(()))
     }
 
@@ -102,6 +105,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteBuffer<S> {
     ) -> Poll<io::Result<usize>> {
         let mut buffered = lock(&self.0);
         let room = ready!(buffered.poll_room(context))?;
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        if length >= MIN_BULK {
+            // At once, and not by doubling.
+            buffered.unsent.reserve(room);
+        }
         let mut written = 0;
         for part in parts {
             let length = part.len().min(room - written);
@@ -215,16 +223,18 @@ mod tests {
 
     #[test]
     fn full_buffer_is_sent_and_a_full_socket_stops_writes() {
-        let (mut buffer, flusher) = socket(20_000);
+        let (mut buffer, flusher) = socket(MAX_BUFFERED + 3_616);
         let mut context = Context::from_waker(Waker::noop());
-        let bytes: Vec<u8> = (0..40_000_usize).map(|n| (n % 251) as u8).collect();
+        let length = 2 * MAX_BUFFERED + 10_000;
+        let bytes: Vec<u8> = (0..length).map(|n| (n % 251) as u8).collect();
         let mut sent = 0;
         while let Poll::Ready(Ok(written)) = write(&mut buffer, &bytes[sent..]) {
             assert!(written > 0);
             sent += written;
         }
-        // One record is in the socket, and a part of the second; its rest is in the buffer.
-        assert_eq!((sent, lengths(&flusher)), (32_768, vec![16_384, 3_616]));
+        // One buffer is in the socket, and a part of the second; its rest is kept.
+        let expected = (2 * MAX_BUFFERED, vec![MAX_BUFFERED, 3_616]);
+        assert_eq!((sent, lengths(&flusher)), expected);
         assert!(flusher.poll_flush(&mut context).is_pending());
         lock(&flusher.0).stream.room = usize::MAX;
         while let Poll::Ready(Ok(written)) = write(&mut buffer, &bytes[sent..]) {

@@ -133,6 +133,7 @@ async fn charge_budget(
         dry_run,
         caller: None,
         managed_fields: ManagedFields::Preset,
+        leaves_managed_fields: false,
     };
     // A budget that was deleted meanwhile allows the eviction.
     modify(registry, request, |current| {
@@ -220,6 +221,7 @@ async fn set_disruption_condition(registry: &Registry, pod: &Address) -> Result<
         dry_run: false,
         caller: None,
         managed_fields: ManagedFields::Preset,
+        leaves_managed_fields: false,
     };
     modify(registry, request, |current| {
         let mut object = current.clone();

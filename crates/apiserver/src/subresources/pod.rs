@@ -49,6 +49,7 @@ pub async fn bind(
         dry_run: options.dry_run,
         caller: Some(caller),
         managed_fields: ManagedFields::Preset,
+        leaves_managed_fields: false,
     };
     let done = modify(registry, request, |pod| {
         let refuse =

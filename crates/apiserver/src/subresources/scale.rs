@@ -155,6 +155,7 @@ async fn modify_scale(
         dry_run,
         caller: Some(caller),
         managed_fields: ManagedFields::Preset,
+        leaves_managed_fields: false,
     };
     let done = modify(registry, request, |current| {
         let mut scale = write::scale::current(kind, current)?;

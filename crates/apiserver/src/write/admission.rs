@@ -46,7 +46,7 @@ macro_rules! step {
 const CHAIN: &[Step] = &[
     // Defaults and mutating webhooks, before a name is generated.
     step!(Mutate, limit_ranger::fills, limit_ranger::admit),
-    step!(Mutate, is_requested, webhooks::mutate_object),
+    step!(Mutate, webhooks::are_configured, webhooks::mutate_object),
     // The object has its name, and the server has not filled it in yet.
     step!(Name, is_create, published_definitions::admit),
     step!(Name, is_create, lifecycle::admit),
@@ -75,7 +75,11 @@ const CHAIN: &[Step] = &[
     // The object is valid.
     step!(Validate, limit_ranger::limits, limit_ranger::validate),
     step!(Validate, pod_security::applies, pod_security::validate),
-    step!(Validate, is_requested, webhooks::validate_object),
+    step!(
+        Validate,
+        webhooks::are_configured,
+        webhooks::validate_object
+    ),
     step!(
         Validate,
         published_definitions::withdraws,
@@ -175,10 +179,6 @@ fn is_create(admission: &Admission<'_>) -> bool {
 
 fn is_new_pod(admission: &Admission<'_>) -> bool {
     is_create(admission) && admission.address.kind.is(core_kind("pods"))
-}
-
-fn is_requested(admission: &Admission<'_>) -> bool {
-    admission.caller.is_some()
 }
 
 /// Whether the caller needs rights for the content that it writes. The server itself needs

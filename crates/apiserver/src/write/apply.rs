@@ -53,6 +53,7 @@ pub async fn apply(
         dry_run: config.dry_run,
         caller: Some(caller),
         managed_fields: ManagedFields::Apply(&ownership),
+        leaves_managed_fields: false,
     };
     let change = |live: &Object| {
         let applied = ownership.apply(live, &config.object, config.force)?;

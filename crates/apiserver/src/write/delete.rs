@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::{TryStreamExt, stream};
 use insula_admission::Operation;
 use insula_core::{Revision, SYSTEM, Space};
-use insula_kinds::{Kind, Object};
+use insula_kinds::{Kind, Object, Propagation};
 use insula_store::{Expect, Outcome, Transaction};
 use memchr::memmem;
 
@@ -308,9 +308,13 @@ async fn try_delete(
     attributes: Option<&Attributes<'_>>,
     current: &Arc<Stored>,
 ) -> Result<Attempt> {
+    check_preconditions(kind, address, options, current)?;
+    let attributes = attributes.filter(|attributes| attributes.has_configurations());
+    if attributes.is_none() && is_removed_at_once(address, options, current) {
+        return commit_removal(registry, address, options, current).await;
+    }
     let mut object = current.tree();
-    check_preconditions(kind, address, options, current, &object)?;
-    if let Some(attributes) = attributes.filter(|attributes| attributes.has_configurations()) {
+    if let Some(attributes) = attributes {
         let shown;
         let old = match attributes.kind.custom() {
             None => &object,
@@ -328,13 +332,11 @@ async fn try_delete(
         webhooks::mutate(attributes, None, Some(old)).await?;
         webhooks::validate(attributes, None, Some(old)).await?;
     }
-    let key = registry.key(address);
-    let transaction = match mark(address, &mut object, options) {
-        Mark::Remove => Transaction::remove(key, current.revision),
-        Mark::Unchanged => {
-            return Ok(Attempt::Unchanged(Deleted::marked(Arc::clone(current))));
-        }
+    match mark(address, &mut object, options) {
+        Mark::Remove => commit_removal(registry, address, options, current).await,
+        Mark::Unchanged => Ok(Attempt::Unchanged(Deleted::marked(Arc::clone(current)))),
         Mark::Changed => {
+            let key = registry.key(address);
             let value = encode_unversioned(address, &mut object);
             let marked = |revision| {
                 let object = Stored::new(Arc::clone(&current.key), revision, &value);
@@ -346,12 +348,30 @@ async fn try_delete(
             let stored = expiry::stored(&address.kind, value.clone());
             // The mark makes the object larger; a full store must take it all the same.
             let transaction = Transaction::update(key, current.revision, stored).releasing();
-            return Ok(match registry.commit(transaction).await? {
+            Ok(match registry.commit(transaction).await? {
                 Outcome::Committed(revision) | Outcome::Unchanged(revision) => marked(revision),
                 Outcome::Conflict(conflict) => Attempt::Conflict(conflict.revision),
-            });
+            })
         }
+    }
+}
+
+/// Whether an object is removed without being marked, as far as that shows without decoding it.
+fn is_removed_at_once(address: &Address, options: &DeleteOptions, current: &Stored) -> bool {
+    let is_background = match (address.of().default_propagation, options.policy) {
+        (Propagation::Unsupported, _) | (_, Some(Policy::Background)) => true,
+        (Propagation::Orphan, None) => false,
+        (_, policy) => policy.is_none(),
     };
+    is_background && can_remove_now(address, current)
+}
+
+async fn commit_removal(
+    registry: &Registry,
+    address: &Address,
+    options: &DeleteOptions,
+    current: &Arc<Stored>,
+) -> Result<Attempt> {
     let gone = Deleted {
         gone: true,
         ..Deleted::marked(Arc::clone(current))
@@ -359,6 +379,7 @@ async fn try_delete(
     if options.dry_run {
         return Ok(Attempt::Done(gone));
     }
+    let transaction = Transaction::remove(registry.key(address), current.revision);
     Ok(match registry.commit(transaction).await? {
         Outcome::Committed(_) | Outcome::Unchanged(_) => Attempt::Done(gone),
         Outcome::Conflict(conflict) => Attempt::Conflict(conflict.revision),
@@ -376,9 +397,8 @@ fn check_preconditions(
     address: &Address,
     options: &DeleteOptions,
     current: &Stored,
-    object: &Object,
 ) -> Result<()> {
-    let is = metadata::text(object, "uid").unwrap_or("");
+    let is = current.uid().unwrap_or("");
     if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != is) {
         let why = format!(
             "the UID in the precondition ({uid}) does not match the UID in record ({is}). The \

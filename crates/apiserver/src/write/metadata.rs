@@ -14,14 +14,13 @@ pub const SERVER_OWNED_FIELDS: &[&str] = &[
 
 /// Returns the metadata of an object, inserting it if it is missing.
 pub fn of(object: &mut Object) -> &mut Object {
-    let metadata = object
-        .entry("metadata")
-        .or_insert_with(|| Value::Object(Object::new()));
-    if !metadata.is_object() {
-        *metadata = Value::Object(Object::new());
+    // The entry of a map needs a name of its own, which nearly always is there already.
+    if !object.get("metadata").is_some_and(Value::is_object) {
+        object.insert("metadata".to_owned(), Value::Object(Object::new()));
     }
-    metadata
-        .as_object_mut()
+    object
+        .get_mut("metadata")
+        .and_then(Value::as_object_mut)
         .expect("inserted as an object above")
 }
 
@@ -63,11 +62,11 @@ pub fn set_location(object: &mut Object, address: &Address) -> Result<()> {
     let link = address.self_link();
     // An object may carry the path of another version of its kind: of the one that it is sent in,
     // or of the one that it was stored in before the storage version changed.
-    if metadata
-        .get("selfLink")
-        .and_then(Value::as_str)
-        .is_some_and(|given| !given.is_empty() && !is_same_but_version(given, &link))
-    {
+    let given = metadata.get("selfLink").and_then(Value::as_str);
+    if given == Some(&*link) {
+        return Ok(());
+    }
+    if given.is_some_and(|given| !given.is_empty() && !is_same_but_version(given, &link)) {
         let why = "the selfLink of the provided object does not match the path of the object";
         return Err(StatusError::bad_request(why));
     }

@@ -3,14 +3,16 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use insula_admission::Operation;
 use insula_core::Revision;
-use insula_kinds::{FieldError, Kind, Object, time};
+use insula_kinds::{FieldError, Kind, Object, Value, time};
 use insula_ownership::managers::times;
 use insula_store::{Outcome, Transaction};
 use serde_json::json;
 
 use super::admission::lifecycle::Lifecycle;
+use super::admission::webhooks::Attributes;
 use super::admission::{Admission, Phase};
 use super::ownership::Ownership;
 use super::{Done, metadata, strategy};
@@ -42,6 +44,8 @@ pub struct Modify<'a> {
     pub caller: Option<Caller<'a>>,
     /// How the managed fields of the new object are determined.
     pub managed_fields: ManagedFields<'a>,
+    /// Whether the request leaves the managed fields alone: it neither sends nor patches them.
+    pub leaves_managed_fields: bool,
 }
 
 /// How the managed fields of the new object are determined.
@@ -66,8 +70,54 @@ impl<'a> Modify<'a> {
             dry_run: false,
             caller: None,
             managed_fields: ManagedFields::Update,
+            leaves_managed_fields: false,
         }
     }
+
+    /// Returns the current object, and its managed fields as text if that suffices: nothing may
+    /// look into them, neither the request nor admission.
+    fn without_managed_fields(
+        &self,
+        registry: &Registry,
+        current: &Stored,
+    ) -> Option<(Object, Bytes)> {
+        let caller = self.caller.filter(|_| {
+            self.leaves_managed_fields
+                && self.subresource.is_none()
+                && self.kind.custom().is_none()
+                && *self.kind == self.kind.storage()
+        })?;
+        let (operation, kind) = (Operation::Update, self.kind);
+        let attributes = Attributes::new(registry, caller, operation, kind, self.address);
+        match attributes.has_configurations() {
+            true => None,
+            false => current.tree_without_managed_fields(),
+        }
+    }
+}
+
+/// The managed fields of a changed object, where only a time in them changes.
+struct ManagedText {
+    before: Bytes,
+    after: String,
+}
+
+impl ManagedText {
+    /// Adds them to the new object, to be encoded. If nothing else of the object changes, the time
+    /// does not either, so that there is nothing to write.
+    fn insert(self, old: &Object, new: &mut Object) {
+        let text = match old == new {
+            true => String::from_utf8_lossy(&self.before).into_owned(),
+            false => self.after,
+        };
+        metadata::of(new).insert("managedFields".to_owned(), text.into());
+    }
+}
+
+/// Adds managed fields to an object in full.
+fn insert_parsed(object: &mut Object, managed_fields: &[u8]) {
+    let parsed: Value = serde_json::from_slice(managed_fields).unwrap_or_default();
+    metadata::of(object).insert("managedFields".to_owned(), parsed);
 }
 
 /// The result of changing an object.
@@ -155,21 +205,45 @@ async fn try_modify(
 ) -> Result<Attempt> {
     let kind = request.kind;
     let validated_as = strategy::validated_as(kind);
-    let shown = strategy::convert_from_storage(registry, request.caller, kind, current).await?;
+    let (mut shown, mut known) = match request.without_managed_fields(registry, current) {
+        Some((tree, known)) => (tree, Some(known)),
+        None => {
+            let shown = strategy::convert_from_storage(registry, request.caller, kind, current);
+            (shown.await?, None)
+        }
+    };
+    let mut modified = build_new(request, &shown, change).await;
+    if modified.is_err()
+        && let Some(known) = known.take()
+    {
+        // The error of a patch quotes the whole object.
+        insert_parsed(&mut shown, &known);
+        modified = build_new(request, &shown, change).await;
+    }
     let Modified {
         object: mut new,
         warnings,
-    } = build_new(request, &shown, change).await?;
+    } = modified?;
     strategy::apply_defaults(kind, &mut new)?;
+    let mut managed = None;
     if let ManagedFields::Update = request.managed_fields {
         let ownership = Ownership::new(registry, request.caller, kind, request.subresource);
-        ownership.record(&shown, &mut new).await?;
+        managed = known.and_then(|before| {
+            let after = ownership.record_text(&shown, &before, &mut new);
+            if after.is_none() {
+                insert_parsed(&mut shown, &before);
+            }
+            after.map(|after| ManagedText { before, after })
+        });
+        if managed.is_none() {
+            ownership.record(&shown, &mut new).await?;
+        }
     }
     let old = match validated_as == *kind {
         true => shown,
         false => current.tree(),
     };
-    let done = commit_change(registry, request, current, &validated_as, old, new).await;
+    let done = commit_change(registry, request, current, &validated_as, old, new, managed).await;
     match done {
         Ok(attempt) => Ok(attempt.warned(warnings)),
         Err(error) => Err(error.warned(warnings)),
@@ -200,6 +274,7 @@ async fn commit_change(
     validated_as: &Resource,
     mut old: Object,
     mut new: Object,
+    managed: Option<ManagedText>,
 ) -> Result<Attempt> {
     let (kind, name) = (request.kind, &request.address.name);
     check_preconditions(registry, request, current, &old, &new)?;
@@ -245,7 +320,10 @@ async fn commit_change(
     let withdraws = publish::is_withdrawal(request.address, &old, &new);
     metadata::of(&mut new).remove("resourceVersion");
     metadata::of(&mut old).remove("resourceVersion");
-    times::keep(&old, &mut new);
+    match managed {
+        Some(managed) => managed.insert(&old, &mut new),
+        None => times::keep(&old, &mut new),
+    }
     let released = is_released(kind, &new);
     let value = strategy::encode_for_storage(registry, request.caller, kind, new).await?;
     let done = |object| Done {
@@ -348,7 +426,7 @@ fn is_released(kind: &Kind, object: &Object) -> bool {
     let grace = object
         .get("metadata")
         .and_then(|of| of.get("deletionGracePeriodSeconds"));
-    let waits = grace.and_then(insula_kinds::Value::as_i64).unwrap_or(0) > 0;
+    let waits = grace.and_then(Value::as_i64).unwrap_or(0) > 0;
     deleting
         && !waits
         && metadata::finalizers(object).next().is_none()

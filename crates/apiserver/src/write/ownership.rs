@@ -75,6 +75,15 @@ impl<'a> Ownership<'a> {
         self.record(&zero, new).await
     }
 
+    /// Records the fields that a change sets as the writer's, where both objects lack their managed
+    /// fields, and returns these as text. `None` if they have to be looked into.
+    pub fn record_text(&self, live: &Object, known: &[u8], new: &mut Object) -> Option<String> {
+        let known = std::str::from_utf8(known).ok()?;
+        prepare::fold_string_data(self.kind, new);
+        encode::complete(self.kind.type_id(), new);
+        self.as_subject(|subject, writer| subject.update_text(known, live, new, writer))
+    }
+
     /// Records the fields that a change sets as the writer's.
     pub async fn record(&self, live: &Object, new: &mut Object) -> Result<()> {
         if !self.kind.is_custom() {

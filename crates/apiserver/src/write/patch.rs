@@ -4,6 +4,7 @@ use bytes::Bytes;
 use insula_kinds::decode::{self, Decoded};
 use insula_kinds::patch::{self as patches, PatchError};
 use insula_kinds::{FieldError, Kind, Object, TypeId, Value};
+use memchr::{memchr, memmem};
 
 use super::apply::apply as apply_config;
 use super::{Done, ManagedFields, Modified, Modify, metadata, modify};
@@ -67,6 +68,7 @@ pub async fn patch(
         dry_run: options.dry_run,
         caller: Some(caller),
         managed_fields: ManagedFields::Update,
+        leaves_managed_fields: leaves_managed_fields(format, body),
     };
     let change = |current: &Object| {
         let modified = patch_resource(kind, current, format, body, options.validation)?;
@@ -76,6 +78,14 @@ pub async fn patch(
     };
     let done = modify(registry, request, change).await?;
     done.ok_or_else(|| absent(registry, kind, &address, Act::Change))
+}
+
+/// Whether a patch cannot concern managed fields. Its members may be written with escapes, and the
+/// paths of a JSON Patch in other ways, too.
+fn leaves_managed_fields(format: PatchFormat, body: &[u8]) -> bool {
+    matches!(format, PatchFormat::Merge | PatchFormat::Strategic)
+        && memmem::find(body, b"managedFields").is_none()
+        && memchr(b'\\', body).is_none()
 }
 
 /// Reads the options of a patch that is no apply.

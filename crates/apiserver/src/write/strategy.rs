@@ -14,6 +14,7 @@ use insula_kinds::{FieldError, Object, Value, convert, defaults, prepare, valida
 
 use super::metadata;
 use crate::codec::input::{self, Sent, Written};
+use crate::flow_control::cpu_bound;
 use crate::pipeline::authorize::Caller;
 use crate::registry::Registry;
 use crate::registry::encoding::encoded;
@@ -36,6 +37,19 @@ pub async fn read_body(
     }
     let read = || input::read_kind(sent, kind, validation);
     context::cpu_bound(Some(caller.context), read).await?
+}
+
+/// Decodes the object in a body again, at once.
+pub fn read_body_again(
+    sent: &Sent,
+    kind: &Resource,
+    validation: FieldValidation,
+) -> Result<Written> {
+    let read = || input::read_kind(sent, kind, validation);
+    match sent.body.len() < LARGE_BODY_BYTES {
+        true => read(),
+        false => cpu_bound::run_blocking(read),
+    }
 }
 
 /// The size from which decoding a body blocks a thread too long: a megabyte takes about 20 ms.

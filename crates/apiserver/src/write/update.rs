@@ -25,6 +25,20 @@ pub async fn update(
     let address = caller.address()?;
     check_names(&written.object, &address)?;
     metadata::set_location(&mut written.object, &address)?;
+    let leaves_managed_fields = !metadata::of(&mut written.object).contains_key("managedFields");
+    let warnings = written.warnings;
+    let mut first = Some(written.object);
+    // Attempts after the first are so rare that the body is decoded again for them.
+    let mut object = || -> Result<Object> {
+        match first.take() {
+            Some(object) => Ok(object),
+            None => {
+                let mut object = strategy::read_body_again(sent, kind, options.validation)?.object;
+                metadata::set_location(&mut object, &address)?;
+                Ok(object)
+            }
+        }
+    };
     let request = Modify {
         kind,
         address: &address,
@@ -33,12 +47,13 @@ pub async fn update(
         dry_run: options.dry_run,
         caller: Some(caller),
         managed_fields: ManagedFields::Update,
-    };
-    let change = |_: &Object| {
-        let (object, warnings) = (written.object.clone(), written.warnings.clone());
-        Ok(Modified { object, warnings })
+        leaves_managed_fields,
     };
     loop {
+        let change = |_: &Object| {
+            let (object, warnings) = (object()?, warnings.clone());
+            Ok(Modified { object, warnings })
+        };
         if let Some(done) = modify(registry, request, change).await? {
             return Ok(done);
         }
@@ -46,8 +61,11 @@ pub async fn update(
             return Err(absent(registry, kind, &address, Act::Change));
         }
         check_may_create(registry, caller, &address).await?;
-        let created = create_on_update(registry, caller, &address, &written, options.dry_run).await;
-        match created {
+        let new = input::Written {
+            object: object()?,
+            warnings: warnings.clone(),
+        };
+        match create_on_update(registry, caller, &address, new, options.dry_run).await {
             // Another request created the object meanwhile: update that one.
             Err(error) if error.is_taken() && !options.dry_run => {}
             done => return done,
@@ -78,11 +96,15 @@ async fn create_on_update(
     registry: &Registry,
     caller: Caller<'_>,
     address: &Address,
-    written: &input::Written,
+    written: input::Written,
     dry_run: bool,
 ) -> Result<Done> {
     let path = caller.path();
-    if let Some(uid) = metadata::text(&written.object, "uid") {
+    let input::Written {
+        mut object,
+        warnings,
+    } = written;
+    if let Some(uid) = metadata::text(&object, "uid") {
         let key = registry.key(address);
         return Err(StatusError::other_uid(
             path.of(),
@@ -92,7 +114,6 @@ async fn create_on_update(
             "",
         ));
     }
-    let mut object = written.object.clone();
     metadata::of(&mut object).remove("resourceVersion");
     let namespace = address.namespace.as_deref();
     let mut done = create_object(
@@ -105,7 +126,7 @@ async fn create_on_update(
         dry_run,
     )
     .await?;
-    done.warnings.splice(0..0, written.warnings.clone());
+    done.warnings.splice(0..0, warnings);
     Ok(done)
 }
 

@@ -19,11 +19,11 @@ static TEXT: Shape = Shape::String;
 static INT32: Shape = Shape::Int32;
 
 /// Type metadata. The table of types leaves it out, since it is the same for all kinds.
-static META: [&str; 2] = ["apiVersion", "kind"];
+pub(super) static META: [&str; 2] = ["apiVersion", "kind"];
 
 /// Types that keep their type metadata even when embedded, such as the volume claims of a
 /// StatefulSet.
-static NAMED: LazyLock<HashSet<TypeId>> =
+pub(super) static NAMED: LazyLock<HashSet<TypeId>> =
     LazyLock::new(|| kinds().iter().map(|(_, kind)| kind.type_id()).collect());
 
 /// A value to decode: seed and visitor in one. Null decodes to `None`.

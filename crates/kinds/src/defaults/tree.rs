@@ -73,13 +73,13 @@ pub(crate) fn child<'a>(object: &'a Object, json: &str) -> Option<&'a Object> {
 
 /// Returns the object in a field; creates it if there is none.
 pub(crate) fn child_mut<'a>(object: &'a mut Object, json: &str) -> &'a mut Object {
-    let value = object.entry(json).or_insert(Value::Null);
-    if !value.is_object() {
-        *value = Value::Object(Object::new());
+    // The entry of a map needs a name of its own, which nearly always is there already.
+    if !object.get(json).is_some_and(Value::is_object) {
+        object.insert(json.to_owned(), Value::Object(Object::new()));
     }
-    match value {
-        Value::Object(child) => child,
-        _ => unreachable!("the value was replaced by an object"),
+    match object.get_mut(json) {
+        Some(Value::Object(child)) => child,
+        _ => unreachable!("the object was inserted"),
     }
 }
 
@@ -112,10 +112,16 @@ pub(crate) fn items_mut<'a>(
 
 /// Copies a field from one object to another, or removes it if it is absent.
 pub(crate) fn copy(from: &Object, to: &mut Object, json: &str) {
-    match from.get(json) {
-        Some(value) => to.insert(json.to_owned(), value.clone()),
-        None => to.remove(json),
-    };
+    match (from.get(json), to.get_mut(json)) {
+        (Some(value), Some(copy)) if value == copy => {}
+        (Some(value), Some(copy)) => *copy = value.clone(),
+        (Some(value), None) => {
+            to.insert(json.to_owned(), value.clone());
+        }
+        (None, _) => {
+            to.remove(json);
+        }
+    }
 }
 
 /// Appends a string to a list unless the list contains it.

@@ -25,57 +25,76 @@ enum NodeValue<'a> {
     Value(&'a Value),
 }
 
-/// A path from the root; prefixes are shared.
+/// A path from the root. Validation asks for many members and needs few of their paths, so a path
+/// of the usual length allocates nothing.
 #[derive(Clone, Debug, Default)]
-pub struct Path<'a>(Option<Rc<Step<'a>>>);
-
-#[derive(Debug)]
-struct Step<'a> {
-    parent: Path<'a>,
-    name: Name<'a>,
+pub struct Path<'a> {
+    /// The steps before these, if the path is long: shared by all paths that continue it.
+    prefix: Option<Rc<Path<'a>>>,
+    steps: [Step<'a>; INLINE_STEPS],
+    length: usize,
 }
 
-#[derive(Debug)]
-enum Name<'a> {
+/// The steps that need no allocation: those to an item of a list in the metadata or in the spec.
+const INLINE_STEPS: usize = 4;
+
+#[derive(Clone, Copy, Debug)]
+enum Step<'a> {
     Field(&'a str),
     Index(usize),
     Key(&'a str),
 }
 
+impl Default for Step<'_> {
+    fn default() -> Self {
+        Self::Index(0)
+    }
+}
+
 impl<'a> Path<'a> {
     /// Returns `path.name`.
     pub fn field(&self, name: &'a str) -> Self {
-        self.step(Name::Field(name))
+        self.step(Step::Field(name))
     }
 
     /// Returns `path[index]`.
     pub fn index(&self, index: usize) -> Self {
-        self.step(Name::Index(index))
+        self.step(Step::Index(index))
     }
 
     /// Returns `path[key]`.
     pub fn key(&self, key: &'a str) -> Self {
-        self.step(Name::Key(key))
+        self.step(Step::Key(key))
     }
 
-    fn step(&self, name: Name<'a>) -> Self {
-        let parent = self.clone();
-        Self(Some(Rc::new(Step { parent, name })))
+    fn step(&self, step: Step<'a>) -> Self {
+        let mut path = match self.length < INLINE_STEPS {
+            true => self.clone(),
+            false => Self {
+                prefix: Some(Rc::new(self.clone())),
+                ..Self::default()
+            },
+        };
+        path.steps[path.length] = step;
+        path.length += 1;
+        path
     }
 }
 
 impl fmt::Display for Path<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(step) = &self.0 else {
-            return Ok(());
-        };
-        step.parent.fmt(f)?;
-        match step.name {
-            Name::Field(name) if step.parent.0.is_none() => f.write_str(name),
-            Name::Field(name) => write!(f, ".{name}"),
-            Name::Index(index) => write!(f, "[{index}]"),
-            Name::Key(key) => write!(f, "[{key}]"),
+        if let Some(prefix) = &self.prefix {
+            prefix.fmt(f)?;
         }
+        for (at, step) in self.steps[..self.length].iter().enumerate() {
+            match step {
+                Step::Field(name) if at == 0 && self.prefix.is_none() => f.write_str(name)?,
+                Step::Field(name) => write!(f, ".{name}")?,
+                Step::Index(index) => write!(f, "[{index}]")?,
+                Step::Key(key) => write!(f, "[{key}]")?,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -281,5 +300,30 @@ fn is_blank(value: &Value) -> bool {
         Value::Array(list) => list.is_empty(),
         Value::Object(map) => map.is_empty(),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_any_length_are_written_as_kubernetes_writes_them() {
+        let labels = Path::default().field("metadata").field("labels");
+        assert_eq!(labels.key("a/b").to_string(), "metadata.labels[a/b]");
+        let ports = Path::default()
+            .field("spec")
+            .field("containers")
+            .index(0)
+            .field("ports");
+        let text = "spec.containers[0].ports";
+        assert_eq!(ports.to_string(), text);
+        let port = ports.index(2).field("protocol");
+        assert_eq!(port.to_string(), format!("{text}[2].protocol"));
+        let long = ["a", "b", "c", "d"]
+            .iter()
+            .fold(port, |path, name| path.field(name));
+        assert_eq!(long.to_string(), format!("{text}[2].protocol.a.b.c.d"));
+        assert_eq!(Path::default().to_string(), "");
     }
 }

@@ -105,7 +105,8 @@ impl Subject<'_> {
         record: &Record<'_>,
         last: Option<Entry<'_>>,
     ) -> Result<Object, MergeError> {
-        let merged = typed::merge(self.schema, live, config);
+        let omitted = ["metadata", "managedFields"];
+        let merged = typed::merge_without(self.schema, live, config, &omitted);
         let mut new = merged.map_err(failed("failed to merge config"))?;
         if let (Some(last), Some(mine)) = (last, record.entries.last()) {
             let pruned = prune::prune(self, new, record, mine.fields(), &last);

@@ -7,7 +7,7 @@ use super::record::{Entry, Operation, Record};
 use crate::Set;
 
 /// The maximum number of update entries, as in Kubernetes.
-const MAX_UPDATES: usize = 10;
+pub(super) const MAX_UPDATES: usize = 10;
 
 /// The manager of the merged oldest updates.
 const ANCIENT: &str = "ancient-changes";
@@ -78,8 +78,7 @@ impl Bucket {
         }
         self.sets.push(merged.fields().clone());
         if let Some(entry) = &mut entries[bucket] {
-            entry.manager = ANCIENT.into();
-            entry.subresource = "".into();
+            entry.set_manager(ANCIENT);
             entry.set_time(merged.time().cloned());
         }
         true

@@ -108,7 +108,7 @@ impl Changes<'_> {
 }
 
 impl Change {
-    fn new(difference: Comparison, reset: &Set) -> Self {
+    pub(super) fn new(difference: Comparison, reset: &Set) -> Self {
         let Comparison {
             added,
             removed,

@@ -30,7 +30,7 @@ pub(super) fn prune(
 ) -> Result<Object, NotOfType> {
     let same = last.api_version == subject.api_version;
     // All fields are applied again, so that there is nothing to prune.
-    if same && last.fields().difference(now).is_empty() {
+    if same && last.fields().is_subset(now) {
         return Ok(merged);
     }
     let whole = View {

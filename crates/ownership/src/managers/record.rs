@@ -30,8 +30,10 @@ pub(super) struct Entry<'a> {
     pub(super) api_version: Cow<'a, str>,
     pub(super) subresource: Cow<'a, str>,
     time: Option<Cow<'a, str>>,
+    /// Whether the time is another one than was read.
+    has_new_time: bool,
     fields: Set,
-    /// The entry as it was read and its index, while it is unchanged.
+    /// The entry as it was read and its index, while nothing but its time is changed.
     written: Option<(usize, &'a Value)>,
 }
 
@@ -115,6 +117,17 @@ impl<'a> Record<'a> {
         at.map(|at| self.entries.swap_remove(at))
     }
 
+    /// The same, if its fields meet a condition.
+    pub(super) fn take_if(
+        &mut self,
+        owner: Owner<'_>,
+        condition: impl FnOnce(&Set) -> bool,
+    ) -> Option<Entry<'a>> {
+        let at = self.entries.iter().position(|entry| entry.owner() == owner);
+        let at = at.filter(|at| condition(self.entries[*at].fields()));
+        at.map(|at| self.entries.swap_remove(at))
+    }
+
     /// Writes the entries into the metadata of an object, in the order of Kubernetes, if there are
     /// any.
     pub(super) fn write_to(self, object: &mut Object) {
@@ -149,6 +162,7 @@ impl<'a> Entry<'a> {
             api_version,
             subresource,
             time: None,
+            has_new_time: false,
             fields,
             written: None,
         }
@@ -225,7 +239,7 @@ impl<'a> Entry<'a> {
     /// Removes the fields that others changed or removed.
     pub(super) fn remove_changed(&mut self, change: &Change) {
         for gone in [&change.changed, &change.removed] {
-            if !self.fields.intersection(gone).is_empty() {
+            if self.fields.intersects(gone) {
                 self.set_fields(self.fields.difference(gone));
             }
         }
@@ -237,6 +251,13 @@ impl<'a> Entry<'a> {
 
     pub(super) fn set_time(&mut self, time: Option<Cow<'a, str>>) {
         self.time = time;
+        self.has_new_time = true;
+    }
+
+    /// Gives the fields to another manager, which is none of a subresource.
+    pub(super) fn set_manager(&mut self, manager: &'static str) {
+        self.manager = manager.into();
+        self.subresource = "".into();
         self.written = None;
     }
 
@@ -261,11 +282,16 @@ impl<'a> Entry<'a> {
     }
 
     fn write(self, copy: &mut [Value]) -> Value {
+        let text = |text: Cow<'_, str>| Value::String(text.into_owned());
         if let Some((index, written)) = self.written {
             let taken = copy.get_mut(index).map(Value::take);
-            return taken.unwrap_or_else(|| written.clone());
+            let mut entry = taken.unwrap_or_else(|| written.clone());
+            if let (true, Value::Object(entry)) = (self.has_new_time, &mut entry) {
+                entry.remove("time");
+                entry.extend(self.time.map(|time| ("time".to_owned(), text(time))));
+            }
+            return entry;
         }
-        let text = |text: Cow<'_, str>| Value::String(text.into_owned());
         let mut entry = Object::new();
         let members = [
             ("apiVersion", Some(self.api_version)),

@@ -55,6 +55,40 @@ impl Set {
         self.zip(other, |one| Some(one.clone()), |_| None, both)
     }
 
+    /// Returns whether a member is in both sets. Unlike the intersection, it allocates nothing.
+    pub fn intersects(&self, other: &Self) -> bool {
+        self.pairs(other, |one, two| {
+            (one.member && two.member) || one.below.intersects(&two.below)
+        })
+    }
+
+    /// Returns whether every member is in the other set.
+    pub fn is_subset(&self, other: &Self) -> bool {
+        let mut found = 0;
+        let differs = self.pairs(other, |one, two| {
+            found += 1;
+            (one.member && !two.member) || !one.below.is_subset(&two.below)
+        });
+        !differs && found == self.nodes.len()
+    }
+
+    /// Returns whether the condition holds for a pair of nodes with the same element.
+    fn pairs(&self, other: &Self, mut holds: impl FnMut(&Node, &Node) -> bool) -> bool {
+        let (mut ones, mut twos) = (self.nodes.iter().peekable(), other.nodes.iter().peekable());
+        while let (Some(one), Some(two)) = (ones.peek(), twos.peek()) {
+            match one.element.cmp(&two.element) {
+                Ordering::Less => drop(ones.next()),
+                Ordering::Greater => drop(twos.next()),
+                Ordering::Equal if holds(one, two) => return true,
+                Ordering::Equal => {
+                    ones.next();
+                    twos.next();
+                }
+            }
+        }
+        false
+    }
+
     /// Returns the members without members below them.
     #[must_use]
     pub fn leaves(&self) -> Self {

@@ -1,7 +1,10 @@
 //! Sets as `fieldsV1`.
 
+use std::fmt;
+
 use insula_kinds::go::{self, Printed};
 use insula_kinds::{Object, Value};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
 use super::{Element, Node, Set};
 
@@ -25,6 +28,15 @@ impl Set {
         read(fields, 0).map(|(set, _)| set)
     }
 
+    /// Reads the text of `fieldsV1` without a tree of values. `None` if [`parse`](Self::parse)
+    /// refuses it.
+    pub(crate) fn read_text(text: &str) -> Option<Self> {
+        let mut from = serde_json::Deserializer::from_str(text);
+        let (set, _) = Members.deserialize(&mut from).ok()?;
+        from.end().ok()?;
+        Some(set)
+    }
+
     /// Returns the value of a `fieldsV1` member. Its members are sorted by name, which is not
     /// always the order of Kubernetes; [`Set::text`] has that.
     pub fn write(&self) -> Value {
@@ -37,6 +49,92 @@ impl Set {
         append(self, &mut out);
         out.push('}');
         out
+    }
+}
+
+/// Reads the members below a node, and whether it is a member itself. The depth is limited by
+/// serde.
+struct Members;
+
+/// The name of a member.
+struct MemberName;
+
+/// What a member stands for.
+enum Member {
+    /// The node itself.
+    Node,
+    Element(Element),
+    Unknown,
+}
+
+impl<'de> DeserializeSeed<'de> for Members {
+    type Value = (Set, bool);
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Members {
+    type Value = (Set, bool);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("fields")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok((Set::default(), true))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut nodes = Vec::new();
+        let mut member = false;
+        while let Some(name) = map.next_key_seed(MemberName)? {
+            match name {
+                Member::Element(element) => {
+                    let (below, member) = map.next_value_seed(Self)?;
+                    nodes.push(Node {
+                        element,
+                        member,
+                        below,
+                    });
+                }
+                Member::Node => {
+                    member = true;
+                    map.next_value::<IgnoredAny>()?;
+                }
+                Member::Unknown => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        let set = Set::sorted(nodes);
+        member |= set.is_empty();
+        Ok((set, member))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for MemberName {
+    type Value = Member;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Member, D::Error> {
+        from.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for MemberName {
+    type Value = Member;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Member, E> {
+        if name == "." {
+            return Ok(Member::Node);
+        }
+        let element = element(name).map_err(|NotASet(why)| E::custom(why))?;
+        Ok(element.map_or(Member::Unknown, Member::Element))
     }
 }
 
@@ -294,6 +392,7 @@ mod tests {
             assert_eq!(set.text(), text);
             let value: Value = serde_json::from_str(text).unwrap();
             assert_eq!(set.write(), value);
+            assert_eq!(Set::read_text(text), Some(set));
         }
     }
 
@@ -310,7 +409,9 @@ mod tests {
             ),
             ("null", "{}"),
         ] {
-            assert_eq!(Set::parse(text).unwrap().text(), regular, "{text}");
+            let set = Set::parse(text).unwrap();
+            assert_eq!(set.text(), regular, "{text}");
+            assert_eq!(Set::read_text(text), Some(set), "{text}");
         }
     }
 
@@ -347,6 +448,7 @@ mod tests {
             (&deep, "recursion limit exceeded at line 1 column 890"),
         ] {
             assert_eq!(Set::parse(text), Err(NotASet(why.to_owned())), "{why}");
+            assert_eq!(Set::read_text(text), None, "{why}");
         }
     }
 }

@@ -5,12 +5,13 @@ use std::fmt;
 use insula_gotext::quote::Quoted;
 use insula_kinds::Value;
 use insula_kinds::go::Printed;
+use smol_str::SmolStr;
 
 /// An element of a path.
 #[derive(Clone, Debug)]
 pub enum Element {
-    /// A member of an object: `f:name`.
-    Field(Box<str>),
+    /// A member of an object: `f:name`. Nearly all names are short enough to need no allocation.
+    Field(SmolStr),
     /// The list element with these members, sorted by name: `k:{"name":"c"}`.
     Key(Box<[(Box<str>, Value)]>),
     /// The set element with this value: `v:"a"`.

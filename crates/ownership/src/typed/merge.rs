@@ -11,9 +11,20 @@ use crate::set::equal_values;
 
 /// Merges a configuration into an object.
 pub fn merge(schema: &Schema, live: &Object, config: &Object) -> Result<Object, NotOfType> {
+    merge_without(schema, live, config, &[])
+}
+
+/// The same, without a member of the live object that the configuration does not have: a copy of it
+/// would only be removed again.
+pub fn merge_without(
+    schema: &Schema,
+    live: &Object,
+    config: &Object,
+    omitted: &[&str],
+) -> Result<Object, NotOfType> {
     let mut walk = Walk::default();
     let merged = match schema.root().atom().map {
-        Some(map) if !map.atomic => walk.merge_maps(&map, live, config),
+        Some(map) if !map.atomic => walk.merge_maps(&map, live, config, omitted),
         _ => config.clone(),
     };
     walk.problems.end()?;
@@ -40,7 +51,13 @@ struct Found {
 }
 
 impl Walk {
-    fn merge_values(&mut self, of: Ref<'_>, live: &Value, config: &Value) -> Value {
+    fn merge_values(
+        &mut self,
+        of: Ref<'_>,
+        live: &Value,
+        config: &Value,
+        omitted: &[&str],
+    ) -> Value {
         // Most applied values exist already, and then the schema does not matter. Objects are
         // visited anyway, so that no value is compared again at every level.
         if !config.is_object() && equal_values(live, config) {
@@ -61,7 +78,7 @@ impl Walk {
                 let (one, two) = (one.unwrap_or(&none), two.unwrap_or(&none));
                 match map.atomic || one.is_empty() && two.is_empty() {
                     true => config.clone(),
-                    false => Value::Object(self.merge_maps(&map, one, two)),
+                    false => Value::Object(self.merge_maps(&map, one, two, omitted)),
                 }
             }
             Handling::List(list) => {
@@ -80,14 +97,26 @@ impl Walk {
         }
     }
 
-    fn merge_maps(&mut self, map: &Map<'_>, live: &Object, config: &Object) -> Object {
+    fn merge_maps(
+        &mut self,
+        map: &Map<'_>,
+        live: &Object,
+        config: &Object,
+        omitted: &[&str],
+    ) -> Object {
         let mut merged = Object::new();
         for (name, live) in live {
+            let below = match omitted {
+                [first, below @ ..] if first == name => Some(below),
+                _ => None,
+            };
             let value = match config.get(name) {
+                None if below == Some(&[]) => continue,
                 None => live.clone(),
                 Some(config) => {
                     let before = self.problems.count();
-                    let value = self.merge_values(map.member(name), live, config);
+                    let below = below.unwrap_or_default();
+                    let value = self.merge_values(map.member(name), live, config, below);
                     self.problems.put_below(before, || format!(".{name}"));
                     value
                 }
@@ -190,8 +219,8 @@ fn merge_item(list: &List<'_>, live: &Index<'_>, item: &Item<'_>, config: &Value
     match live.find(item) {
         None => config.clone(),
         // It is ambiguous which of the duplicates is meant.
-        Some(found) if found.alike => walk.merge_values(list.element, &Value::Null, config),
-        Some(found) => walk.merge_values(list.element, live.values[found.at], config),
+        Some(found) if found.alike => walk.merge_values(list.element, &Value::Null, config, &[]),
+        Some(found) => walk.merge_values(list.element, live.values[found.at], config, &[]),
     }
 }
 

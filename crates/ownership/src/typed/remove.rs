@@ -38,7 +38,7 @@ fn remove_members(map: &Map<'_>, object: &Object, fields: &Set) -> Option<Object
     let mut left = Object::new();
     for (name, value) in object {
         let found = fields.at(|element| match element {
-            Element::Field(other) => (**other).cmp(name.as_str()),
+            Element::Field(other) => other.as_str().cmp(name.as_str()),
             _ => std::cmp::Ordering::Greater,
         });
         let value = match found {

@@ -33,7 +33,8 @@ use crate::status::{Result, StatusError};
 
 /// The audit record of one request. It is empty if the request is not recorded.
 pub struct Record<'a> {
-    open: Option<Open<'a>>,
+    /// Boxed, because most servers have no audit log.
+    open: Option<Box<Open<'a>>>,
 }
 
 impl<'a> Record<'a> {
@@ -52,7 +53,7 @@ impl<'a> Record<'a> {
             return Self { open: None };
         };
         let received = Time::now();
-        audit.room().await;
+        Box::pin(audit.room()).await;
         let request = ReceivedRequest {
             id,
             parts,
@@ -60,12 +61,12 @@ impl<'a> Record<'a> {
             received,
         };
         Self {
-            open: Some(Open {
+            open: Some(Box::new(Open {
                 audit,
                 request,
                 notes: Notes::of(route),
                 recorded: audit.policy().is_none().then_some(ONCE),
-            }),
+            })),
         }
     }
 
@@ -87,7 +88,7 @@ impl<'a> Record<'a> {
         let Some(event) = open.event(Stage::RequestReceived, None) else {
             return Ok(());
         };
-        if open.audit.deliver(event).await {
+        if Box::pin(open.audit.deliver(event)).await {
             return Ok(());
         }
         open.audit.count_rejected();
@@ -223,7 +224,14 @@ impl<'a> Record<'a> {
     }
 
     /// Writes the events of a response. A watch gets an event when it ends, too.
-    pub async fn answered(mut self, answered: Result<Answer>) -> Result<Answer> {
+    pub async fn answered(self, answered: Result<Answer>) -> Result<Answer> {
+        match self.open.is_some() {
+            true => Box::pin(self.write_events(answered)).await,
+            false => answered,
+        }
+    }
+
+    async fn write_events(mut self, answered: Result<Answer>) -> Result<Answer> {
         let Some(open) = &mut self.open else {
             return answered;
         };

@@ -68,7 +68,7 @@ pub fn unserved(method: &Method, path: &str, watch: bool) -> Unserved {
     let Ok(segments) = segments(path) else {
         return Unserved::default();
     };
-    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let segments: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
     let (prefix, rest) = match segments.as_slice() {
         ["tenants", tenant, rest @ ..] => (Space::parse(tenant).ok(), rest),
         rest => (None, rest),

@@ -27,7 +27,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 pub use configuration::AdmissionConfiguration;
-pub use steps::{mutate_object, validate_object};
+pub use steps::{are_configured, mutate_object, validate_object};
 
 use super::certificate_requester::insula_extra;
 use crate::egress::{Call, MAX_RESPONSE_BYTES};

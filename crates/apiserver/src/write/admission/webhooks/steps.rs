@@ -8,6 +8,11 @@ use crate::write::admission::Admission;
 use crate::write::admission::lifecycle::Lifecycle;
 use crate::write::{metadata, ownership, scale};
 
+/// Whether webhooks or policies may concern the write.
+pub fn are_configured(admission: &Admission<'_>) -> bool {
+    attributes_of(admission).is_some()
+}
+
 /// The mutating step of the admission chain.
 pub async fn mutate_object(admission: &mut Admission<'_>) -> Result<()> {
     let Some(attributes) = attributes_of(admission) else {
