@@ -4,6 +4,7 @@ pub(crate) mod text;
 
 use std::sync::LazyLock;
 
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use crate::Object;
@@ -21,7 +22,7 @@ static MANAGED_FIELDS: LazyLock<Shape> = LazyLock::new(|| {
 
 /// Writes an object as compact JSON without a newline: `kind`, `apiVersion`, then the
 /// members in the order of Go. The type metadata inside the object is ignored. Managed fields may
-/// be a string, which is the JSON that is written for them.
+/// be a string with a list in JSON, which is written as it is.
 pub fn json(api_version: &str, kind: &str, of: TypeId, object: &Object, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"kind\":");
     text::string(kind, out);
@@ -140,6 +141,11 @@ fn member_name(name: &str, begun: &mut bool, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\":");
 }
 
+/// Whether a text is one list in JSON. Anything else would end the object early.
+fn is_list(text: &str) -> bool {
+    text.starts_with('[') && serde_json::from_str::<IgnoredAny>(text).is_ok()
+}
+
 fn write(shape: &Shape, value: &Value, out: &mut Vec<u8>) {
     match (shape, value) {
         (Shape::Struct(id), Value::Object(object)) => {
@@ -153,7 +159,7 @@ fn write(shape: &Shape, value: &Value, out: &mut Vec<u8>) {
             Form::Object => text::raw(value, out),
         },
         (Shape::List(of) | Shape::WrappedList(of), Value::Array(list)) => elements(of, list, out),
-        (Shape::List(of), Value::String(text)) if **of == *MANAGED_FIELDS => {
+        (Shape::List(of), Value::String(text)) if **of == *MANAGED_FIELDS && is_list(text) => {
             out.extend_from_slice(text.as_bytes());
         }
         (Shape::Map(of), Value::Object(map)) => {

@@ -43,6 +43,29 @@ fn read(kind_name: &str, text: &str) -> Result<Decoded, DecodeError> {
 }
 
 #[test]
+fn managed_fields_in_text_are_written_as_they_are_if_they_are_a_list() {
+    let kind = kind("v1", "ConfigMap");
+    let with = |text: &str| {
+        let object = serde_json::json!({"metadata": {"name": "a", "managedFields": text}});
+        written(kind, object.as_object().unwrap())
+    };
+    let list = r#"[{"manager":"m","fieldsV1":{"f:b":{},"f:a":{}}}]"#;
+    assert!(with(list).contains(&format!(r#""managedFields":{list}"#)));
+    for text in [
+        "",
+        "{}",
+        r#"[]},"data":{"#,
+        r#"[]}},{"kind":"Secret"#,
+        "[",
+        "[] []",
+    ] {
+        let written: Value = serde_json::from_str(&with(text)).unwrap();
+        assert_eq!(written["metadata"]["managedFields"], text);
+        assert_eq!(written.as_object().unwrap().len(), 3);
+    }
+}
+
+#[test]
 fn server_json_roundtrips_byte_by_byte() {
     assert_eq!(OBJECTS.lines().count(), 16);
     for line in OBJECTS.lines() {
