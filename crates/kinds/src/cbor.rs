@@ -9,7 +9,7 @@ mod decode;
 mod encode;
 mod head;
 
-pub use decode::{Size, measure, to_json};
+pub use decode::{Size, first_length, measure, to_json};
 pub use encode::{
     put_event_head, put_list_head, put_members, put_metadata_head, put_value, self_described,
 };

@@ -264,7 +264,8 @@ proptest! {
     fn decoding_any_cbor_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let well_formed = cbor::measure(&bytes);
         match (well_formed, cbor::to_json(&bytes)) {
-            (Ok(_), Ok(json)) => {
+            (Ok(size), Ok(json)) => {
+                prop_assert!(json.len() <= size.json, "{} > {}", json.len(), size.json);
                 let value: Value = serde_json::from_slice(&json).unwrap();
                 let document = cbor::self_described(None, value.to_string().as_bytes());
                 let again = cbor::to_json(&document).unwrap();

@@ -15,9 +15,18 @@ use crate::encode::text;
 pub struct Size {
     /// Its maps.
     pub maps: usize,
-    /// Its items, maps included.
-    pub items: usize,
+    /// The most bytes that its JSON has.
+    pub json: usize,
 }
+
+/// The most bytes of a number in JSON and the comma after it.
+const MAX_NUMBER: usize = 26;
+
+/// The most bytes of `false`, of the ends of a map, list or string, and what follows them.
+const MAX_ENDS: usize = 6;
+
+/// The bytes that an escape adds to a byte of a string.
+const ESCAPE: usize = 5;
 
 /// Checks that a document is well-formed and has no numbers that JSON does not have.
 ///
@@ -40,6 +49,16 @@ pub fn measure(document: &[u8]) -> Result<Size, Error> {
     }
 }
 
+/// Returns the length of the first document of a sequence; `None` if it is not well-formed.
+pub fn first_length(sequence: &[u8]) -> Option<usize> {
+    let mut reader = Reader {
+        bytes: sequence,
+        at: 0,
+    };
+    reader.check(0, &mut Size::default()).ok()?;
+    Some(reader.at)
+}
+
 /// Returns the JSON of a document.
 ///
 /// # Errors
@@ -53,7 +72,7 @@ pub fn to_json(document: &[u8]) -> Result<Vec<u8>, Error> {
     };
     let mut writer = Writer {
         reader,
-        out: Vec::with_capacity(document.len() + 2 * size.items),
+        out: Vec::with_capacity(size.json),
         keys: Vec::new(),
         scratch: Vec::new(),
     };
@@ -154,17 +173,25 @@ impl<'a> Reader<'a> {
 
     fn check(&mut self, depth: usize, size: &mut Size) -> Result<(), Error> {
         let head = self.head()?;
-        size.items += 1;
+        size.json += MAX_ENDS;
         match head.major {
-            UNSIGNED | NEGATIVE => {}
-            BYTES | TEXT => self.check_string(head)?,
-            SIMPLE => check_simple(head)?,
+            UNSIGNED | NEGATIVE => size.json += MAX_NUMBER,
+            BYTES | TEXT => size.json += self.check_string(head)?,
+            SIMPLE => {
+                size.json += MAX_NUMBER;
+                check_simple(head)?;
+            }
             _ if depth == MAX_DEPTH => return Err(Error::TooDeep),
             TAG => {
                 if BIGNUMS.contains(&head.value) {
                     return Err(Error::NotAccepted("tag", "bignum".to_owned()));
                 }
+                let start = self.at;
                 self.check(depth + 1, size)?;
+                // Bytes have at most two digits each.
+                if matches!(head.value, BASE64_URL | BASE64 | BASE16) {
+                    size.json += self.at - start;
+                }
             }
             major => {
                 size.maps += usize::from(major == MAP);
@@ -181,10 +208,12 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn check_string(&mut self, head: Head) -> Result<(), Error> {
+    /// Returns the most bytes of the string in JSON, without its quotes.
+    fn check_string(&mut self, head: Head) -> Result<usize, Error> {
         if !head.is_indefinite() {
-            return self.take(head.value).map(drop);
+            return self.take(head.value).map(json_length);
         }
+        let mut length = 0;
         while !self.skip_break() {
             let piece = self.head()?;
             if piece.major != head.major {
@@ -193,10 +222,18 @@ impl<'a> Reader<'a> {
             if piece.is_indefinite() {
                 return Err(Error::IndefinitePiece(head.name()));
             }
-            self.take(piece.value)?;
+            length += json_length(self.take(piece.value)?);
         }
-        Ok(())
+        Ok(length)
     }
+}
+
+fn json_length(text: &[u8]) -> usize {
+    // Of the two line separators, the first of three bytes.
+    let is_escaped =
+        |byte: &u8| *byte < b' ' || matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | 0xe2);
+    let escaped = text.iter().filter(|byte| is_escaped(byte)).count();
+    text.len() + ESCAPE * escaped
 }
 
 /// Checks that a simple value is well-formed, and a number finite.
@@ -619,8 +656,44 @@ mod tests {
     }
 
     #[test]
-    fn size_counts_items() {
+    fn documents_of_a_sequence_are_told_apart() {
+        let sequence = bytes("d9d9f7a1416101 80");
+        assert_eq!(first_length(&sequence), Some(7));
+        assert_eq!(first_length(&sequence[7..]), Some(1));
+        assert_eq!(first_length(&[]), None);
+    }
+
+    #[test]
+    fn json_is_no_longer_than_measured() {
+        for hex in [
+            "00",
+            "f4",
+            "3b7fffffffffffffff",
+            "fbffefffffffffffff",
+            "f90001",
+            "4a00010203040506070809",
+            "d7420001",
+            "d64101",
+            "63e280a8",
+            "43e280a9",
+            "83 f4 f4 f4",
+            "a141f4f4",
+            "5f 41 00 41 22 ff",
+            "c11a514b67b0",
+            "453c3e265c22",
+        ] {
+            let bytes = bytes(hex);
+            let Ok(json) = to_json(&bytes) else {
+                continue;
+            };
+            assert!(json.len() <= measure(&bytes).unwrap().json, "{hex}");
+        }
+    }
+
+    #[test]
+    fn size_counts_maps_and_json() {
         let size = measure(&bytes("d9d9f7a24161a04162820102")).unwrap();
-        assert_eq!(size, Size { maps: 2, items: 8 });
+        let json = 8 * MAX_ENDS + 2 * MAX_NUMBER + 2;
+        assert_eq!(size, Size { maps: 2, json });
     }
 }
