@@ -8,11 +8,13 @@
 mod decode;
 mod encode;
 mod head;
+mod reader;
 
-pub use decode::{Size, first_length, measure, to_json};
+pub use decode::to_json;
 pub use encode::{
     put_event_head, put_list_head, put_members, put_metadata_head, put_value, self_described,
 };
+pub use reader::{Size, first_length, measure};
 
 /// The tag before every document, which tells it from other formats.
 pub const SELF_DESCRIBED: [u8; 3] = [0xd9, 0xd9, 0xf7];

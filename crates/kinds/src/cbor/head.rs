@@ -15,8 +15,13 @@ pub(super) const FALSE: u8 = 0xf4;
 pub(super) const TRUE: u8 = 0xf5;
 pub(super) const NULL: u8 = 0xf6;
 
-/// The tag of bytes that are base64 in JSON.
+/// Tags with a meaning in JSON: times, integers of any length, and what bytes are in a text.
+pub(super) const TIME_TEXT: u64 = 0;
+pub(super) const TIME_NUMBER: u64 = 1;
+pub(super) const BIGNUMS: [u64; 2] = [2, 3];
+pub(super) const BASE64_URL: u64 = 21;
 pub(super) const BASE64: u64 = 22;
+pub(super) const BASE16: u64 = 23;
 
 /// The head of an item, in as few bytes as possible.
 pub(super) struct Head {
