@@ -63,12 +63,14 @@ fn client_go_works_in_every_format_with_streamed_lists_and_without() {
         ("json", false),
         ("protobuf", true),
         ("json", true),
+        ("cbor", true),
+        ("cbor", false),
     ] {
-        if (media, streamed) == ("json", true) {
-            // In the same namespace as the previous run, of which nothing may be left.
+        if matches!((media, streamed), ("json", true) | ("cbor", false)) {
+            // In the same namespace as an earlier run, of which nothing may be left.
             two_tenants.both(|tenant| {
-                tenant.get("delete namespace client-json");
-                tenant.get("delete crd widgets.client-json.example.com");
+                tenant.get(&format!("delete namespace client-{media}"));
+                tenant.get(&format!("delete crd widgets.client-{media}.example.com"));
             });
         }
         two_tenants.both(|tenant| {
@@ -82,6 +84,10 @@ fn client_go_works_in_every_format_with_streamed_lists_and_without() {
                     .arg(kubeconfig)
                     .args(["--tenant", tenant.name(), "--media", media])
                     .env("KUBE_FEATURE_WatchListClient", streamed.to_string());
+                for feature in ["ClientsAllowCBOR", "ClientsPreferCBOR"] {
+                    let is_on = (media == "cbor").to_string();
+                    command.env(format!("KUBE_FEATURE_{feature}"), is_on);
+                }
                 let line = format!("client of {} in {media}", tenant.name());
                 Running::start(line, &mut command, "").finish()
             };

@@ -1,4 +1,4 @@
-//! Lists and events in every format: JSON, protobuf, metadata only, Table.
+//! Lists and events in every format: JSON, protobuf, CBOR, metadata only, Table.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +34,10 @@ const PROTOBUF: Format = Format {
     name: "protobuf",
     accept: "application/vnd.kubernetes.protobuf",
 };
+const CBOR: Format = Format {
+    name: "CBOR",
+    accept: "application/cbor",
+};
 const METADATA: Format = Format {
     name: "metadata, JSON",
     accept: "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
@@ -57,10 +61,18 @@ const PRETTY: Format = Format {
 };
 
 /// The formats of lists, of lists of large Secrets, of events, and of slow readers.
-pub const LISTS: [Format; 6] = [JSON, PROTOBUF, METADATA, METADATA_PROTOBUF, TABLE, YAML];
+pub const LISTS: [Format; 7] = [
+    JSON,
+    PROTOBUF,
+    CBOR,
+    METADATA,
+    METADATA_PROTOBUF,
+    TABLE,
+    YAML,
+];
 pub const SECRETS: [Format; 3] = [METADATA, METADATA_PROTOBUF, TABLE];
-pub const EVENTS: [Format; 3] = [JSON, PROTOBUF, TABLE];
-pub const READERS: [Format; 4] = [JSON, PROTOBUF, PRETTY, TABLE];
+pub const EVENTS: [Format; 4] = [JSON, PROTOBUF, CBOR, TABLE];
+pub const READERS: [Format; 5] = [JSON, PROTOBUF, CBOR, PRETTY, TABLE];
 
 /// The length of a Secret's value in JSON.
 const SECRET: usize = 1 << 20;
@@ -226,15 +238,20 @@ async fn see(mut stream: RecvStream, format: Format, events: usize) -> Result<Ve
         let Some(chunk) = chunk(&mut stream).await? else {
             bail!("a watch ended after {seen} events");
         };
-        seen += match format.name == PROTOBUF.name {
-            true => frames.count_messages(&chunk),
-            false => memchr::memchr_iter(b'\n', &chunk).count(),
+        seen += match format.name {
+            name if name == PROTOBUF.name => frames.count_messages(&chunk),
+            name if name == CBOR.name => frames.count_items(&chunk),
+            _ => memchr::memchr_iter(b'\n', &chunk).count(),
         };
     }
     Ok(vec![()])
 }
 
-/// The bytes of a protobuf watch that belong to an unfinished frame.
+/// How every event of a CBOR watch begins: tagged, with two members, of which one is `type`.
+const ITEM: &[u8] = b"\xd9\xd9\xf7\xa2Dtype";
+
+/// The bytes of a protobuf watch that belong to an unfinished frame, or of a CBOR watch that may
+/// belong to the beginning of an event.
 #[derive(Default)]
 struct Frames(BytesMut);
 
@@ -251,6 +268,15 @@ impl Frames {
             self.0.advance(end);
             count += 1;
         }
+        count
+    }
+
+    /// Returns how many events begin in this chunk.
+    fn count_items(&mut self, chunk: &Bytes) -> usize {
+        self.0.extend_from_slice(chunk);
+        let count = memchr::memmem::find_iter(&self.0, ITEM).count();
+        let kept = self.0.len().min(ITEM.len() - 1);
+        self.0.advance(self.0.len() - kept);
         count
     }
 }
@@ -282,5 +308,14 @@ mod tests {
         let counts = [&b"\0\0\0\x02a"[..], b"b\0\0", b"\0\0\0\0\0\x01c\0"];
         let counts = counts.map(|chunk| frames.count_messages(&Bytes::copy_from_slice(chunk)));
         assert_eq!(counts, [0, 1, 2]);
+        let mut frames = Frames::default();
+        let counts = [
+            &b"\xd9\xd9\xf7\xa2Dt"[..],
+            b"ypeEADDED",
+            b"\xd9\xd9\xf7\xa0\xd9\xd9\xf7\xa2Dtype",
+            b"E",
+        ];
+        let counts = counts.map(|chunk| frames.count_items(&Bytes::copy_from_slice(chunk)));
+        assert_eq!(counts, [0, 1, 1, 0]);
     }
 }

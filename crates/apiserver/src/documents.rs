@@ -305,7 +305,9 @@ impl Documents {
                     "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
                 )
             }
-            Media::Yaml => return Err(StatusError::not_acceptable()),
+            Media::Yaml | Media::Cbor => {
+                return Err(StatusError::not_acceptable(Asked::Discovery.served()));
+            }
         };
         let etag = quoted(&cached.hash);
         let unchanged = parts.headers.get(IF_NONE_MATCH) == Some(&etag);
@@ -502,7 +504,7 @@ impl HttpDate {
 }
 
 fn legacy(document: discovery::Document, parts: &Parts, query: &Query) -> Result<Answer> {
-    let accepted = negotiate::accepted(&parts.headers, query, Asked::Plain)?;
+    let accepted = negotiate::accepted(&parts.headers, query, Asked::Discovery)?;
     let body = if accepted.media == Media::Protobuf {
         let object = document.object();
         let text = |member: &str| object.get(member).and_then(|of| of.as_str()).unwrap_or("");

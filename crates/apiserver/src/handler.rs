@@ -381,7 +381,7 @@ where
     record.received(&body);
     app.flow_control.charge_body(payer, body.len())?;
     let encoded = record.uncompressed(accepted);
-    let decoded = decoded_bytes(&app.registry, &caller, &body)?;
+    let decoded = decoded_bytes(&app.registry, &caller, &parts.headers, &body)?;
     let _decoded = app.flow_control.acquire_decoded(payer, decoded).await?;
     let context = caller.context;
     context.acquire_seat(&app.flow_control, payer, work).await?;

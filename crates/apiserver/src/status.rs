@@ -354,10 +354,9 @@ impl StatusError {
         Self::new(405, "MethodNotAllowed", message).empty_details()
     }
 
-    /// No accepted media type is served.
-    pub fn not_acceptable() -> Self {
-        let message = "406: Not Acceptable\n\nAvailable representations: application/json, \
-                       application/yaml, application/vnd.kubernetes.protobuf";
+    /// No accepted media type is served: these are.
+    pub fn not_acceptable(served: &str) -> Self {
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {served}");
         Self::new(406, "NotAcceptable", message).empty_details()
     }
 
@@ -366,11 +365,18 @@ impl StatusError {
         Self::new(406, "NotAcceptable", message)
     }
 
-    /// No accepted transformation of the object is served.
-    pub fn no_such_transform() -> Self {
+    /// No accepted transformation of the object is served; without one, these media types are.
+    pub fn no_such_transform(served: &str) -> Self {
+        Self::no_such_form(format!(
+            "only the following media types are accepted: {served}"
+        ))
+    }
+
+    /// The accepted media type has no streams.
+    pub fn no_such_stream() -> Self {
         Self::no_such_form(
-            "only the following media types are accepted: application/json, application/yaml, \
-             application/vnd.kubernetes.protobuf",
+            "only the following media types are accepted: application/json;stream=watch, \
+             application/vnd.kubernetes.protobuf;stream=watch, application/cbor-seq",
         )
     }
 
@@ -378,14 +384,14 @@ impl StatusError {
     pub fn unsupported_body() -> Self {
         let message = "the body of the request was in an unknown format - accepted media types \
                        include: application/json, application/yaml, \
-                       application/vnd.kubernetes.protobuf";
+                       application/vnd.kubernetes.protobuf, application/cbor";
         Self::new(415, "UnsupportedMediaType", message)
     }
 
     /// The media type of a custom object is not supported.
     pub fn unsupported_custom_body() -> Self {
         let message = "the body of the request was in an unknown format - accepted media types \
-                       include: application/json, application/yaml";
+                       include: application/json, application/yaml, application/cbor";
         Self::new(415, "UnsupportedMediaType", message)
     }
 
@@ -393,7 +399,7 @@ impl StatusError {
     pub fn unsupported_custom_patch() -> Self {
         let message = "the body of the request was in an unknown format - accepted media types \
                        include: application/json-patch+json, application/merge-patch+json, \
-                       application/apply-patch+yaml";
+                       application/apply-patch+yaml, application/apply-patch+cbor";
         Self::new(415, "UnsupportedMediaType", message)
     }
 

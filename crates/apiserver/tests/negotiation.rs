@@ -103,13 +103,13 @@ async fn unsupported_accept_headers_and_forms_are_refused() -> anyhow::Result<()
     let router = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": "406: Not Acceptable\n\nAvailable representations: application/json, \
-                    application/yaml, application/vnd.kubernetes.protobuf",
+                    application/yaml, application/vnd.kubernetes.protobuf, application/cbor",
         "reason": "NotAcceptable", "details": {}, "code": 406,
     });
     let transform = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": "only the following media types are accepted: application/json, \
-                    application/yaml, application/vnd.kubernetes.protobuf",
+                    application/yaml, application/vnd.kubernetes.protobuf, application/cbor",
         "reason": "NotAcceptable", "code": 406,
     });
     for (accept, wanted) in [
@@ -172,7 +172,7 @@ async fn yaml_and_json_are_equivalent() -> anyhow::Result<()> {
     assert!(
         watch.text().contains(
             "only the following media types are accepted: application/json;stream=watch, \
-         application/vnd.kubernetes.protobuf;stream=watch"
+         application/vnd.kubernetes.protobuf;stream=watch, application/cbor-seq"
         ),
         "{}",
         watch.text()

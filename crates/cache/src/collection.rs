@@ -81,6 +81,10 @@ pub enum Encoding {
     MetadataJson,
     /// Its metadata as protobuf.
     MetadataProtobuf,
+    /// The object as CBOR.
+    Cbor,
+    /// Its metadata as CBOR.
+    MetadataCbor,
 }
 
 /// The sort of a change.

@@ -7,6 +7,7 @@
 //!
 //! The crate has no notion of HTTP, stores, tenants or callers.
 
+pub mod cbor;
 pub mod convert;
 pub mod decode;
 pub mod defaults;

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use memchr::memchr2;
+use memchr::{memchr, memchr2};
 
 /// Returns the offset of the quote that ends the string with its first character at `start`, and
 /// whether the string has escapes.
@@ -20,6 +20,35 @@ pub(crate) fn string_end(text: &[u8], start: usize) -> Option<(usize, bool)> {
         is_escaped = true;
         at += 2;
     }
+}
+
+/// Appends a string without its escapes. `None` if an escape is none that the server writes.
+pub(crate) fn unescape(mut text: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    while let Some(at) = memchr(b'\\', text) {
+        out.extend_from_slice(&text[..at]);
+        let escape = *text.get(at + 1)?;
+        text = &text[at + 2..];
+        let byte = match escape {
+            b'"' | b'\\' | b'/' => escape,
+            b'n' => b'\n',
+            b'r' => b'\r',
+            b't' => b'\t',
+            b'b' => 0x08,
+            b'f' => 0x0c,
+            b'u' => {
+                let code = std::str::from_utf8(text.get(..4)?).ok()?;
+                // The server writes no surrogates, which are no characters.
+                let character = char::from_u32(u32::from_str_radix(code, 16).ok()?)?;
+                text = &text[4..];
+                out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+                continue;
+            }
+            _ => return None,
+        };
+        out.push(byte);
+    }
+    out.extend_from_slice(text);
+    Some(())
 }
 
 /// Returns the offset after the value that begins at `at`; `None` if the text ends before it.

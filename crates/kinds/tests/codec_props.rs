@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use insula_kinds::{
-    Form, Kind, Object, Shape, TypeId, Value, decode, encode, kinds, protobuf, types,
+    Form, Kind, Object, Shape, TypeId, Value, cbor, decode, encode, kinds, protobuf, types,
 };
 use proptest::prelude::*;
 
@@ -53,6 +53,29 @@ fn has_one_message(kind: &Kind, object: &Object) -> Result<(), TestCaseError> {
     protobuf::encode_text(kind.type_id(), &text, &mut from_text);
     protobuf::encode(kind.type_id(), &tree, &mut from_tree);
     prop_assert_eq!(from_text, from_tree);
+    Ok(())
+}
+
+/// Checks that CBOR changes nothing, with the type known and without, and that decoding it yields
+/// the object.
+fn survives_cbor(kind: &Kind, object: &Object) -> Result<(), TestCaseError> {
+    let text = written(kind, object);
+    let tree: Value = serde_json::from_slice(&text).unwrap();
+    for of in [Some(kind.type_id()), None] {
+        let document = cbor::self_described(of, &text);
+        let json = cbor::to_json(&document).unwrap();
+        let again: Value = serde_json::from_slice(&json).unwrap();
+        prop_assert_eq!(&again, &tree);
+        let decoded = decode::json(kind.type_id(), &json).unwrap();
+        prop_assert_eq!(decoded.problems, Vec::<String>::new());
+        let again = written(kind, &decoded.object);
+        prop_assert_eq!(
+            String::from_utf8_lossy(&again),
+            String::from_utf8_lossy(&text)
+        );
+        let size = cbor::measure(&document).unwrap();
+        prop_assert_eq!(size.maps, text.iter().filter(|byte| **byte == b'{').count());
+    }
     Ok(())
 }
 
@@ -158,6 +181,7 @@ fn random_objects_of_every_kind_roundtrip() {
             prop_assert_eq!(&from_text, &decoded);
             is_stable(kind, &decoded.object)?;
             has_one_message(kind, &decoded.object)?;
+            survives_cbor(kind, &decoded.object)?;
         }
         Ok(())
     };
@@ -234,6 +258,22 @@ proptest! {
         let _ = decode::json(of, &text);
         let _ = decode::yaml(of, &text);
         prop_assert!(!decode::excerpt(&text).is_empty());
+    }
+
+    #[test]
+    fn decoding_any_cbor_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let well_formed = cbor::measure(&bytes);
+        match (well_formed, cbor::to_json(&bytes)) {
+            (Ok(size), Ok(json)) => {
+                prop_assert!(json.len() <= size.json, "{} > {}", json.len(), size.json);
+                let value: Value = serde_json::from_slice(&json).unwrap();
+                let document = cbor::self_described(None, value.to_string().as_bytes());
+                let again = cbor::to_json(&document).unwrap();
+                prop_assert_eq!(serde_json::from_slice::<Value>(&again).unwrap(), value);
+            }
+            (Err(error), again) => prop_assert_eq!(again, Err(error)),
+            (Ok(_), Err(_)) => {}
+        }
     }
 
     #[test]

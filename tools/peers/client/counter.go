@@ -13,6 +13,8 @@ type counter struct {
 	plain atomic.Int64
 	// Response bodies in protobuf.
 	sealed atomic.Int64
+	// Request bodies and response bodies in CBOR, watches included.
+	cborSent, cborReceived atomic.Int64
 }
 
 // through is a transport that counts.
@@ -32,9 +34,19 @@ func (c counting) RoundTrip(request *http.Request) (*http.Response, error) {
 	case request.Method == http.MethodGet && request.URL.Query().Get("watch") == "":
 		c.counter.plain.Add(1)
 	}
+	switch request.Header.Get("Content-Type") {
+	case "application/cbor", "application/apply-patch+cbor":
+		c.counter.cborSent.Add(1)
+	}
 	response, err := c.next.RoundTrip(request)
-	if err == nil && sealed(response.Header.Get("Content-Type")) {
+	if err != nil {
+		return response, err
+	}
+	switch contentType := response.Header.Get("Content-Type"); {
+	case sealed(contentType):
 		c.counter.sealed.Add(1)
+	case contentType == "application/cbor", contentType == "application/cbor-seq":
+		c.counter.cborReceived.Add(1)
 	}
 	return response, err
 }

@@ -1,8 +1,9 @@
 // A client that does in one space what programs with client-go do, and prints for each case
 // whether it behaves as on a cluster: PASS name, or FAIL name: reason.
 //
-// It runs once for each content type. Client-go's own variable, KUBE_FEATURE_WatchListClient,
-// determines whether informers stream their lists. Objects have the same names in every space,
+// It runs once for each content type. Client-go's own variables determine whether informers stream
+// their lists (KUBE_FEATURE_WatchListClient) and whether CBOR is spoken
+// (KUBE_FEATURE_ClientsAllowCBOR, KUBE_FEATURE_ClientsPreferCBOR). Objects have the same names in every space,
 // so that concurrent runs show whether spaces are isolated.
 package main
 
@@ -45,7 +46,7 @@ type act struct {
 func main() {
 	kubeconfig := flag.String("kubeconfig", "", "kubeconfig file")
 	tenant := flag.String("tenant", "", "tenant of the kubeconfig")
-	media := flag.String("media", "default", "content type: json, protobuf or default")
+	media := flag.String("media", "default", "content type: json, protobuf, cbor or default")
 	flag.Parse()
 	if err := run(*kubeconfig, *tenant, *media); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -88,6 +89,9 @@ func enter(kubeconfig, tenant, media string) (*world, error) {
 	case "protobuf":
 		config.ContentType = runtime.ContentTypeProtobuf
 		config.AcceptContentTypes = runtime.ContentTypeProtobuf
+	case "cbor":
+		// Accepted is then CBOR or else anything.
+		config.ContentType = runtime.ContentTypeCBOR
 	case "default":
 		// Protobuf and JSON for built-in kinds, since 1.36.
 	default:

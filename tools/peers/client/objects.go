@@ -515,6 +515,17 @@ func watches(ctx context.Context, w *world) error {
 // spoken checks the content types of all responses so far.
 func spoken(ctx context.Context, w *world) error {
 	sealed := w.requests.sealed.Load()
+	sent, received := w.requests.cborSent.Load(), w.requests.cborReceived.Load()
+	if w.media == "cbor" {
+		return first(
+			wanted("answers in protobuf", sealed, 0),
+			wanted("that most requests were in CBOR", sent > 20, true),
+			wanted("that most answers were in CBOR", received > 50, true),
+		)
+	}
+	if err := first(wanted("requests in CBOR", sent, 0), wanted("answers in CBOR", received, 0)); err != nil {
+		return err
+	}
 	if w.media == "json" {
 		return wanted("answers in protobuf", sealed, 0)
 	}

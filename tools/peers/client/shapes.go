@@ -10,12 +10,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/scale"
 )
@@ -175,7 +177,12 @@ func dynamicCustom(ctx context.Context, w *world) error {
 func scales(ctx context.Context, w *world) error {
 	cached := memory.NewMemCacheClient(w.discovery)
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(cached)
-	client, err := scale.NewForConfig(w.config, mapper, dynamic.LegacyAPIPathResolverFunc, scale.NewDiscoveryScaleKindResolver(w.discovery))
+	config := rest.CopyConfig(w.config)
+	if w.media == "cbor" {
+		// Of all clients of client-go, this one asks for CBOR and cannot read it.
+		config.ContentType = runtime.ContentTypeJSON
+	}
+	client, err := scale.NewForConfig(config, mapper, dynamic.LegacyAPIPathResolverFunc, scale.NewDiscoveryScaleKindResolver(w.discovery))
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use insula_kinds::decode::{self, DecodeError, Decoded, TypeMeta};
-use insula_kinds::{FieldError, Kind, Object, TypeId, Value, kinds, protobuf};
+use insula_kinds::{FieldError, Kind, Object, TypeId, Value, cbor, kinds, protobuf};
 
 use crate::registry::resource::{Custom, Resource};
 use crate::request::negotiate::Media;
@@ -57,6 +57,7 @@ pub fn read(sent: &Sent, expected: Expected<'_>, validation: FieldValidation) ->
         Media::Json => decode::json(expected.of, &sent.body),
         Media::Yaml => decode::yaml(expected.of, &sent.body),
         Media::Protobuf => return from_protobuf(sent, expected),
+        Media::Cbor => return read(&from_cbor(sent, expected)?, expected, validation),
     };
     let decoded = match decoded {
         Ok(decoded) => decoded,
@@ -94,6 +95,7 @@ fn read_custom(sent: &Sent, custom: &Custom, validation: FieldValidation) -> Res
         Media::Json => decode::custom_json(&sent.body),
         Media::Yaml => decode::custom_yaml(&sent.body),
         Media::Protobuf => return Err(StatusError::unsupported_custom_body()),
+        Media::Cbor => return read_custom(&from_cbor(sent, expected)?, custom, validation),
     };
     let mut decoded = match decoded {
         Ok(decoded) => decoded,
@@ -251,6 +253,23 @@ fn from_protobuf(sent: &Sent, expected: Expected<'_>) -> Result<Written> {
     Ok(Written {
         object,
         warnings: Vec::new(),
+    })
+}
+
+/// Converts a CBOR body to JSON.
+fn from_cbor(sent: &Sent, expected: Expected<'_>) -> Result<Sent> {
+    let body = cbor::to_json(&sent.body).map_err(|error| match error.is_malformed() {
+        true => StatusError::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): unable to determine \
+             group/version/kind: {error} ({})",
+            expected.kind,
+            decode::excerpt(&sent.body),
+        )),
+        false => unhandled(expected, &DecodeError::Type(error.to_string())),
+    })?;
+    Ok(Sent {
+        media: Media::Json,
+        body: body.into(),
     })
 }
 

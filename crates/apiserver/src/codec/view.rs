@@ -5,7 +5,7 @@ mod rows;
 
 use bytes::Bytes;
 use insula_core::Revision;
-use insula_kinds::{Kind, Object, TypeId, Value, convert, encode, print, protobuf, types};
+use insula_kinds::{Kind, Object, TypeId, Value, cbor, convert, encode, print, protobuf, types};
 use serde_json::json;
 
 use crate::codec::body::Body;
@@ -130,12 +130,12 @@ impl View {
                 )));
             }
         };
-        Ok(self.sent(bytes))
+        Ok(self.sent(self.object_type(), bytes))
     }
 
     /// Encodes an object of another kind: a `Status`, a `Scale`, a review.
     pub fn value(&self, api_version: &str, kind: &str, of: TypeId, object: &Object) -> Body {
-        self.sent(self.encoded(api_version, kind, of, object))
+        self.sent(Some(of), self.encoded(api_version, kind, of, object))
     }
 
     /// Encodes a `Scale`, which has rows and metadata like an object.
@@ -164,7 +164,7 @@ impl View {
                 ));
             }
         };
-        Ok(self.sent(bytes))
+        Ok(self.sent(None, bytes))
     }
 
     /// Encodes an event of a watch. An event that many watchers get in the same encoding is
@@ -178,12 +178,16 @@ impl View {
             _ if !is_common => encode(),
             (Media::Json, Form::Whole) => event.frame(),
             (Media::Protobuf, Form::Whole) => event.frame_in(Encoding::Protobuf, encode),
+            (Media::Cbor, Form::Whole) => event.frame_in(Encoding::Cbor, encode),
             _ if self.accepted.form_version != FormVersion::V1 => encode(),
             (Media::Json, Form::Metadata | Form::MetadataList) => {
                 event.frame_in(Encoding::MetadataJson, encode)
             }
             (Media::Protobuf, Form::Metadata | Form::MetadataList) => {
                 event.frame_in(Encoding::MetadataProtobuf, encode)
+            }
+            (Media::Cbor, Form::Metadata | Form::MetadataList) => {
+                event.frame_in(Encoding::MetadataCbor, encode)
             }
             // Rows have ages, and the first has the columns.
             _ => encode(),
@@ -198,7 +202,7 @@ impl View {
             Form::Metadata | Form::MetadataList => self.metadata(object),
             Form::Table => self.table(object, &meta_of(object), first),
         };
-        self.framed(change.as_str(), &bytes)
+        self.framed(change.as_str(), self.object_type(), &bytes)
     }
 
     /// Encodes a bookmark. Every representation of it marks the end of the initial state.
@@ -234,12 +238,12 @@ impl View {
                 }
             }
         };
-        self.framed("BOOKMARK", &bytes)
+        self.framed("BOOKMARK", None, &bytes)
     }
 
     /// Encodes the error event that ends a watch.
     pub fn error(&self, error: &StatusError) -> Bytes {
-        self.framed("ERROR", &self.status(error))
+        self.framed("ERROR", None, &self.status(error))
     }
 
     /// Encodes an error.
@@ -260,6 +264,12 @@ impl View {
     pub fn success(&self, kind: &Kind, name: &str, uid: Option<&Value>) -> Body {
         let details = deleted_details(kind, name, uid);
         self.status_of(&json!({"metadata": {}, "status": "Success", "details": details}))
+    }
+
+    /// The type of what is sent of an object, if it is a whole built-in object.
+    fn object_type(&self) -> Option<TypeId> {
+        let is_built_in = self.kind.custom().is_none();
+        (is_built_in && self.accepted.form == Form::Whole).then(|| self.kind.type_id())
     }
 
     /// Whether objects are sent in the version in which they are stored.
@@ -349,9 +359,18 @@ impl View {
         format!("{head}{rows}}}").into()
     }
 
-    fn framed(&self, event: &str, object: &[u8]) -> Bytes {
+    /// Encodes an event from compact JSON or a protobuf envelope. The type is that of the JSON, if
+    /// it is known.
+    fn framed(&self, event: &str, of: Option<TypeId>, object: &[u8]) -> Bytes {
         if self.accepted.media == Media::Protobuf {
             return protobuf::watch_frame(event, object).into();
+        }
+        if self.accepted.media == Media::Cbor {
+            let mut item = Vec::with_capacity(object.len() + 64);
+            cbor::put_event_head(event, &mut item);
+            item.extend_from_slice(&cbor::SELF_DESCRIBED);
+            cbor::put_value(of, object, &mut item);
+            return item.into();
         }
         let mut line = format!(r#"{{"type":"{event}","object":"#).into_bytes();
         line.extend_from_slice(object);
@@ -359,9 +378,13 @@ impl View {
         line.into()
     }
 
-    /// Converts compact JSON or a protobuf envelope to the format that was asked for.
-    fn sent(&self, bytes: Bytes) -> Body {
-        finish(self.accepted, bytes).into()
+    /// Converts compact JSON or a protobuf envelope to the format that was asked for. The type is
+    /// that of the JSON, if it is known.
+    fn sent(&self, of: Option<TypeId>, bytes: Bytes) -> Body {
+        match self.accepted.media {
+            Media::Cbor => Bytes::from(cbor::self_described(of, &bytes)).into(),
+            _ => finish(self.accepted, bytes).into(),
+        }
     }
 }
 
@@ -382,6 +405,7 @@ pub fn finish(accepted: Accepted, bytes: Bytes) -> Bytes {
     match accepted.media {
         Media::Protobuf => bytes,
         Media::Yaml => yaml::from_json(&bytes),
+        Media::Cbor => cbor::self_described(None, &bytes).into(),
         Media::Json if accepted.pretty => indent(&bytes).into(),
         Media::Json if bytes.ends_with(b"\n") => bytes,
         Media::Json => [&bytes[..], b"\n"].concat().into(),

@@ -13,7 +13,7 @@ use crate::codec::view::View;
 use crate::pipeline::authenticate::Authenticator;
 use crate::pipeline::authorize::{Granted, may_enter_space};
 use crate::registry::Registry;
-use crate::request::negotiate::{Accepted, Form};
+use crate::request::negotiate::{Accepted, Asked, Form};
 use crate::request::query::{Query, WriteOptions};
 use crate::status::{Result, StatusError};
 use crate::write::insula_extra;
@@ -34,7 +34,7 @@ pub async fn answer(
 ) -> Result<Answer> {
     if accepted.form == Form::Table {
         // A review has no table columns.
-        return Err(StatusError::no_such_transform());
+        return Err(StatusError::no_such_transform(Asked::Untabled.served()));
     }
     let options = WriteOptions::read(query, "CreateOptions")?;
     let kind = granted.path().of();

@@ -4,6 +4,8 @@
 //! so a schema of a megabyte takes twenty. A write has several such trees at once: the sent
 //! object, the stored one, the changed one and what is derived from them.
 
+use insula_kinds::cbor;
+
 use crate::status::{Result, StatusError};
 
 /// The size of a tree node: eleven names and values.
@@ -29,11 +31,30 @@ const PROTOBUF_MAGIC: &[u8] = b"k8s\0";
 /// If the body has more maps than any object may have.
 pub fn estimate(body: &[u8]) -> Result<usize> {
     let maps = count_maps(body);
-    if maps > MAX_MAPS && !body.starts_with(PROTOBUF_MAGIC) {
+    if !body.starts_with(PROTOBUF_MAGIC) {
+        check_maps(maps)?;
+    }
+    Ok(TREES * (maps * MAP_BYTES + body.len()))
+}
+
+/// Returns the same of a body in CBOR, which is decoded through its JSON. What is malformed is
+/// refused before anything is decoded.
+///
+/// # Errors
+///
+/// If the body has more maps than any object may have.
+pub fn estimate_cbor(body: &[u8]) -> Result<usize> {
+    let size = cbor::measure(body).unwrap_or_default();
+    check_maps(size.maps)?;
+    Ok(TREES * (size.maps * MAP_BYTES + size.json) + size.json)
+}
+
+fn check_maps(maps: usize) -> Result<()> {
+    if maps > MAX_MAPS {
         let why = format!("{maps} maps in one object, the limit is {MAX_MAPS}");
         return Err(StatusError::too_large(&why));
     }
-    Ok(TREES * (maps * MAP_BYTES + body.len()))
+    Ok(())
 }
 
 /// Returns an estimate of the memory to work with a stored object of this length.
@@ -85,6 +106,16 @@ mod tests {
             "{}",
             error.message()
         );
+    }
+
+    #[test]
+    fn cbor_is_estimated_by_its_json() {
+        let body = b"\xd9\xd9\xf7\xa1Aa\xa1Ab\x82\x01\xf4";
+        let json = cbor::measure(body).unwrap().json;
+        assert_eq!(estimate_cbor(body).unwrap(), 3 * (2 * 640 + json) + json);
+        assert_eq!(estimate_cbor(b"\xa1"), Ok(0));
+        let maps = [&[0x9a, 0, 1, 0xd4, 0xc1], &*vec![0xa0; 120_001]].concat();
+        assert_eq!(estimate_cbor(&maps).unwrap_err().code, 413);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::pipeline::route::ResourcePath;
 use crate::read;
 use crate::registry::Registry;
 use crate::registry::versions;
-use crate::request::negotiate::{self, Accepted, Media};
+use crate::request::negotiate::{self, Accepted};
 use crate::request::query::Query;
 use crate::status::{Result, StatusError};
 use crate::subresources;
@@ -40,19 +40,12 @@ pub(super) async fn read(
     }
     let body = match path.verb {
         Verb::Watch => {
-            if accepted.media == Media::Yaml {
-                return Err(StatusError::no_such_form(
-                    "only the following media types are accepted: \
-                     application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch",
-                ));
-            }
+            let content_type = accepted.media.stream();
+            let content_type = content_type.ok_or_else(StatusError::no_such_stream)?;
             let watch = read::watch(registry, &app.authenticator.trust, caller, query, view);
             let body = Box::pin(watch).await?;
             let mut answer = Answer::new(StatusCode::OK, body);
-            answer.content_type = match accepted.media {
-                Media::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
-                _ => "application/json",
-            };
+            answer.content_type = content_type;
             return Ok(answer);
         }
         Verb::List => Box::pin(read::list(registry, caller, query, &view)).await?,

@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 
+use http::HeaderMap;
 use insula_core::{Spaces, Verb};
 
 use crate::flow_control::{HEAVY, Work, decoded};
 use crate::pipeline::authorize::Granted;
 use crate::registry::Registry;
+use crate::request::negotiate;
 use crate::request::query::Query;
 use crate::status::Result;
 
@@ -32,8 +34,16 @@ pub fn work_of(registry: &Registry, granted: &Granted, query: &Query) -> Work {
 /// # Errors
 ///
 /// If the body is no object of acceptable size.
-pub fn decoded_bytes(registry: &Registry, granted: &Granted, body: &[u8]) -> Result<usize> {
-    let sent = decoded::estimate(body)?;
+pub fn decoded_bytes(
+    registry: &Registry,
+    granted: &Granted,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<usize> {
+    let sent = match negotiate::is_cbor(headers) {
+        true => decoded::estimate_cbor(body)?,
+        false => decoded::estimate(body)?,
+    };
     let kind = &granted.path().kind;
     let is_structured = kind.custom().is_some() || kind.is(insula_cache::definitions());
     let stored = decoded::estimate_stored(stored_bytes(registry, granted), is_structured);

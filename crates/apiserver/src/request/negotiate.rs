@@ -15,6 +15,8 @@ pub enum Media {
     Yaml,
     /// `application/vnd.kubernetes.protobuf`.
     Protobuf,
+    /// `application/cbor`.
+    Cbor,
 }
 
 /// The form in which an object is sent.
@@ -65,8 +67,10 @@ pub enum Asked {
     Customs,
     /// Objects without a table: reviews, tokens, evictions.
     Untabled,
-    /// Responses with one form only: documents and errors.
+    /// Responses with one form only: errors.
     Plain,
+    /// Discovery, which client-go cannot read in CBOR.
+    Discovery,
 }
 
 /// Returns the format that the request accepts, from its headers and parameters.
@@ -91,22 +95,37 @@ pub fn accepted(headers: &HeaderMap, query: &Query, asked: Asked) -> Result<Acce
     }
     let known = clauses.iter().any(Clause::is_known);
     if !known {
-        return Err(StatusError::not_acceptable());
+        return Err(StatusError::not_acceptable(asked.served()));
     }
     let chosen = clauses.iter().find_map(|clause| clause.accepted(asked));
-    let mut accepted = chosen.ok_or_else(StatusError::no_such_transform)?;
+    let no_such = || StatusError::no_such_transform(asked.served());
+    let mut accepted = chosen.ok_or_else(no_such)?;
     accepted.pretty |= pretty(headers, query);
     accepted.gzip = gzip(headers);
     Ok(accepted)
 }
 
 impl Asked {
+    /// The media types, as errors list them.
+    pub const fn served(self) -> &'static str {
+        match self {
+            Self::Discovery => {
+                "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+            }
+            _ => {
+                "application/json, application/yaml, application/vnd.kubernetes.protobuf, \
+                 application/cbor"
+            }
+        }
+    }
+
     /// Whether a response of this sort has this media type and form.
     fn has(self, media: Media, form: Form) -> bool {
         match (self, form) {
             (Self::Customs, Form::Whole) => media != Media::Protobuf,
+            (Self::Discovery, Form::Whole) => media != Media::Cbor,
             (_, Form::Whole) => true,
-            (Self::Plain, _) => false,
+            (Self::Plain | Self::Discovery, _) => false,
             (Self::Untabled, Form::Table) => false,
             (_, Form::Table) => media != Media::Protobuf,
             (_, Form::Metadata | Form::MetadataList) => true,
@@ -199,8 +218,15 @@ pub fn sent(headers: &HeaderMap) -> Result<Media> {
         "" | "*/*" | "application/json" => Ok(Media::Json),
         "application/yaml" => Ok(Media::Yaml),
         "application/vnd.kubernetes.protobuf" => Ok(Media::Protobuf),
+        "application/cbor" => Ok(Media::Cbor),
         _ => Err(StatusError::unsupported_body()),
     }
+}
+
+/// Whether the request's body is CBOR, be it an object or a patch.
+pub fn is_cbor(headers: &HeaderMap) -> bool {
+    let types = ["application/cbor", "application/apply-patch+cbor"];
+    types.contains(&content_type(headers))
 }
 
 /// `Content-Type` without its parameters.
@@ -218,6 +244,17 @@ impl Media {
             Self::Json => "application/json",
             Self::Yaml => "application/yaml",
             Self::Protobuf => "application/vnd.kubernetes.protobuf",
+            Self::Cbor => "application/cbor",
+        }
+    }
+
+    /// `Content-Type` of a watch; `None` of a format that has no streams.
+    pub const fn stream(self) -> Option<&'static str> {
+        match self {
+            Self::Json => Some("application/json"),
+            Self::Yaml => None,
+            Self::Protobuf => Some("application/vnd.kubernetes.protobuf;stream=watch"),
+            Self::Cbor => Some("application/cbor-seq"),
         }
     }
 }
@@ -260,6 +297,7 @@ impl<'a> Clause<'a> {
             "application/json" | "application/*" | "*/*" => Some(Media::Json),
             "application/yaml" => Some(Media::Yaml),
             "application/vnd.kubernetes.protobuf" => Some(Media::Protobuf),
+            "application/cbor" => Some(Media::Cbor),
             _ => None,
         }
     }
@@ -289,7 +327,7 @@ impl<'a> Clause<'a> {
     fn is_odd(&self, media: Media) -> bool {
         let stream = self.parameter("stream").unwrap_or_default();
         let version = self.parameter("sv").unwrap_or_default();
-        let streamed = stream.is_empty() || stream == "watch" && media != Media::Yaml;
+        let streamed = stream.is_empty() || stream == "watch" && media.stream().is_some();
         !streamed || !version.is_empty()
     }
 
@@ -383,7 +421,7 @@ mod tests {
         for text in ["application/*", "text/html", "garbage"] {
             assert_eq!(
                 accept_of(text),
-                Err(StatusError::not_acceptable()),
+                Err(StatusError::not_acceptable(Asked::Objects.served())),
                 "{text}"
             );
         }

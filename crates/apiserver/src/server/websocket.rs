@@ -12,6 +12,7 @@ use http_body::Frame;
 use http_body_util::BodyExt;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use insula_kinds::cbor;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, WriteHalf};
 
 use crate::codec::body::Body;
@@ -27,8 +28,18 @@ pub struct UpgradeRequest {
 pub struct Frames {
     upgrade: OnUpgrade,
     body: Body,
-    /// Whether events are length-prefixed messages instead of lines.
-    sized: bool,
+    framing: Framing,
+}
+
+/// How the events of a watch are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Framing {
+    /// Each is a line.
+    Lines,
+    /// Each begins with its length.
+    Sized,
+    /// Each is a data item of CBOR.
+    Items,
 }
 
 /// A message of the client.
@@ -79,7 +90,11 @@ impl UpgradeRequest {
         }
         let (mut parts, body) = response.into_parts();
         let media = parts.headers.remove(CONTENT_TYPE);
-        let sized = media.is_some_and(|media| media != "application/json");
+        let framing = match media.as_ref().map(HeaderValue::as_bytes) {
+            None | Some(b"application/json") => Framing::Lines,
+            Some(b"application/cbor-seq") => Framing::Items,
+            Some(_) => Framing::Sized,
+        };
         parts.status = StatusCode::SWITCHING_PROTOCOLS;
         parts
             .headers
@@ -91,7 +106,7 @@ impl UpgradeRequest {
         let frames = Frames {
             upgrade: self.upgrade,
             body,
-            sized,
+            framing,
         };
         (Response::from_parts(parts, Body::empty()), Some(frames))
     }
@@ -113,7 +128,7 @@ impl Frames {
                     Some(Ok(Ok(piece))) => {
                         let until = body.response().await_client();
                         let events = piece.bytes().clone();
-                        let sent = write_events(&mut writer, events, self.sized);
+                        let sent = write_events(&mut writer, events, self.framing);
                         tokio::time::timeout_at(until, sent).await.unwrap_or(false)
                     }
                     _ => break,
@@ -132,9 +147,17 @@ impl Frames {
 }
 
 /// Writes every event of a chunk. Returns whether that succeeded.
-async fn write_events(writer: &mut WriteHalf<Upgraded>, mut piece: Bytes, sized: bool) -> bool {
-    let kind = if sized { BINARY } else { TEXT };
-    while let Some(event) = next_event(&mut piece, sized) {
+async fn write_events(
+    writer: &mut WriteHalf<Upgraded>,
+    mut piece: Bytes,
+    framing: Framing,
+) -> bool {
+    let kind = if framing == Framing::Lines {
+        TEXT
+    } else {
+        BINARY
+    };
+    while let Some(event) = next_event(&mut piece, framing) {
         if !write(writer, kind, &event).await {
             return false;
         }
@@ -143,17 +166,17 @@ async fn write_events(writer: &mut WriteHalf<Upgraded>, mut piece: Bytes, sized:
 }
 
 /// Takes the next event of a chunk, which has whole events only.
-fn next_event(piece: &mut Bytes, sized: bool) -> Option<Bytes> {
+fn next_event(piece: &mut Bytes, framing: Framing) -> Option<Bytes> {
     if piece.is_empty() {
         return None;
     }
-    if sized {
-        let length = piece.try_get_u32().ok()?;
-        let length = usize::try_from(length).unwrap_or(usize::MAX);
-        return Some(piece.split_to(length.min(piece.len())));
-    }
-    let end = memchr::memchr(b'\n', piece).map_or(piece.len(), |at| at + 1);
-    Some(piece.split_to(end))
+    let length = match framing {
+        Framing::Lines => memchr::memchr(b'\n', piece).map(|at| at + 1),
+        Framing::Sized => usize::try_from(piece.try_get_u32().ok()?).ok(),
+        Framing::Items => cbor::first_length(piece),
+    };
+    let length = length.unwrap_or(usize::MAX).min(piece.len());
+    Some(piece.split_to(length))
 }
 
 /// Replies to the client's messages. Returns whether the connection stays open.
@@ -285,13 +308,16 @@ mod tests {
     }
 
     #[test]
-    fn events_are_split_at_lines_or_by_their_lengths() {
+    fn events_are_split_at_lines_by_their_lengths_or_as_items() {
         let mut lines = Bytes::from_static(b"{a}\n{b}\n");
-        let all: Vec<_> = std::iter::from_fn(|| next_event(&mut lines, false)).collect();
+        let all: Vec<_> = std::iter::from_fn(|| next_event(&mut lines, Framing::Lines)).collect();
         assert_eq!(all, ["{a}\n", "{b}\n"]);
         let mut sized = Bytes::from_static(b"\0\0\0\x02ab\0\0\0\x01c\0\0\0\x09x");
-        let all: Vec<_> = std::iter::from_fn(|| next_event(&mut sized, true)).collect();
+        let all: Vec<_> = std::iter::from_fn(|| next_event(&mut sized, Framing::Sized)).collect();
         assert_eq!(all, ["ab", "c", "x"]);
+        let mut items = Bytes::from_static(b"\xa1Aa\x01\x82\x01\x02\xa1");
+        let all: Vec<_> = std::iter::from_fn(|| next_event(&mut items, Framing::Items)).collect();
+        assert_eq!(all, [&b"\xa1Aa\x01"[..], b"\x82\x01\x02", b"\xa1"]);
     }
 
     #[test]

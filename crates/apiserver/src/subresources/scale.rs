@@ -72,8 +72,9 @@ pub async fn patch(
     body: &Bytes,
 ) -> Result<Answer> {
     let ownership = ScaleOwnership::new(caller, &caller.path().kind);
-    if format == PatchFormat::Apply {
-        return apply(registry, caller, query, accepted, &ownership, body).await;
+    if format.is_apply() {
+        let config = write::Config::read(query, format, body)?;
+        return apply(registry, caller, accepted, &ownership, config).await;
     }
     let options = write::patch_options(query)?;
     modify_scale(
@@ -96,12 +97,10 @@ pub async fn patch(
 async fn apply(
     registry: &Registry,
     caller: Caller<'_>,
-    query: &Query,
     accepted: Accepted,
     ownership: &ScaleOwnership,
-    body: &Bytes,
+    config: write::Config,
 ) -> Result<Answer> {
-    let config = write::Config::read(query, body)?;
     modify_scale(
         registry,
         caller,

@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use insula_kinds::{FieldError, Object, Value};
-use insula_kinds::{decode, patch};
+use insula_kinds::{cbor, decode, patch};
 
 use super::create::CreateRequest;
 use super::modify::ManagedFields;
 use super::ownership::Ownership;
-use super::patch::{check_name, check_resource_version};
+use super::patch::{PatchFormat, check_name, check_resource_version};
 use super::update::{check_may_create, missing_name};
 use super::{Done, Modified, Modify, metadata, modify};
 use crate::codec::input;
@@ -37,9 +37,10 @@ pub async fn apply(
     registry: &Registry,
     caller: Caller<'_>,
     query: &Query,
+    format: PatchFormat,
     body: &Bytes,
 ) -> Result<Done> {
-    let config = Config::read(query, body)?;
+    let config = Config::read(query, format, body)?;
     let path = caller.path();
     let kind = &path.kind;
     let address = caller.address()?;
@@ -79,7 +80,7 @@ pub async fn apply(
 
 impl Config {
     /// Reads the query and the body of a request.
-    pub fn read(query: &Query, body: &[u8]) -> Result<Self> {
+    pub fn read(query: &Query, format: PatchFormat, body: &[u8]) -> Result<Self> {
         let options = WriteOptions::read(query, "PatchOptions")?;
         if query.get("fieldManager").is_none() {
             let error = FieldError::required("fieldManager", "is required for apply patch");
@@ -88,7 +89,12 @@ impl Config {
         let unreadable = |why: &dyn ToString| {
             StatusError::bad_request(format!("error decoding YAML: {}", why.to_string()))
         };
-        let read = decode::any_yaml(body);
+        let read = match format {
+            PatchFormat::ApplyCbor => {
+                decode::any_yaml(&cbor::to_json(body).map_err(|error| unreadable(&error))?)
+            }
+            _ => decode::any_yaml(body),
+        };
         let (value, twice) =
             read.map_err(|error| unreadable(&format!("error converting YAML to JSON: {error}")))?;
         let object = match value {

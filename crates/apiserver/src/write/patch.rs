@@ -25,8 +25,10 @@ pub enum PatchFormat {
     Merge,
     /// Kubernetes' strategic merge patch, which merges lists by keys.
     Strategic,
-    /// Server-side apply.
+    /// Server-side apply, of a configuration in YAML.
     Apply,
+    /// Server-side apply, of a configuration in CBOR.
+    ApplyCbor,
 }
 
 impl PatchFormat {
@@ -37,8 +39,14 @@ impl PatchFormat {
             "application/merge-patch+json" => Ok(Self::Merge),
             "application/strategic-merge-patch+json" => Ok(Self::Strategic),
             "application/apply-patch+yaml" => Ok(Self::Apply),
+            "application/apply-patch+cbor" => Ok(Self::ApplyCbor),
             _ => Err(StatusError::unsupported_patch()),
         }
+    }
+
+    /// Whether it is server-side apply.
+    pub const fn is_apply(self) -> bool {
+        matches!(self, Self::Apply | Self::ApplyCbor)
     }
 }
 
@@ -50,8 +58,8 @@ pub async fn patch(
     format: PatchFormat,
     body: &Bytes,
 ) -> Result<Done> {
-    if format == PatchFormat::Apply {
-        return apply_config(registry, caller, query, body).await;
+    if format.is_apply() {
+        return apply_config(registry, caller, query, format, body).await;
     }
     let options = patch_options(query)?;
     let path = caller.path();
@@ -174,7 +182,7 @@ fn patch_tree(
     let mut tree = current.clone();
     let problems = match format {
         PatchFormat::Strategic => patches::strategic(of, &mut tree, body).map_err(patch_error)?,
-        PatchFormat::Json | PatchFormat::Merge | PatchFormat::Apply => {
+        _ => {
             let mut document = Value::Object(std::mem::take(&mut tree));
             let problems = match format {
                 PatchFormat::Json => patches::json(&mut document, body),

@@ -1,12 +1,13 @@
 //! `Accept` headers of real clients and the responses to them.
 
 use http::Method;
+use insula_kinds::cbor;
 use insula_testkit::server::Answer;
 
 use super::{FOOS, MAPS, PROTOBUF, envelope_type, start};
 
 /// A client's header and the expected responses: for a built-in object and list, for a custom
-/// object and list, and for an error. `j`, `y` and `p` are JSON, YAML and protobuf.
+/// object and list, and for an error. `j`, `y`, `p` and `c` are JSON, YAML, protobuf and CBOR.
 struct Row {
     client: &'static str,
     accept: &'static str,
@@ -49,6 +50,14 @@ const PROTOBUF_OR_JSON: [&str; 5] = [
 
 const TABLES: [&str; 5] = ["j Table", "j Table", "j Table", "j Table", "j Status"];
 
+const CBOR: [&str; 5] = [
+    "c ConfigMap",
+    "c ConfigMapList",
+    "c Foo",
+    "c FooList",
+    "c Status",
+];
+
 /// Neither the format nor the form is served.
 const NONE: [&str; 5] = ["406 j Status"; 5];
 
@@ -89,14 +98,14 @@ const ROWS: [Row; 26] = [
     row(
         "client-go dynamic that allows CBOR",
         "application/json;q=0.9,application/cbor;q=1",
-        JSON,
+        CBOR,
     ),
     row(
         "client-go typed that allows CBOR",
         "application/cbor, application/vnd.kubernetes.protobuf, application/json",
-        PROTOBUF_OR_JSON,
+        CBOR,
     ),
-    row("CBOR and nothing else", "application/cbor", NONE),
+    row("CBOR and nothing else", "application/cbor", CBOR),
     row(
         "a CBOR stream and nothing else",
         "application/cbor-seq",
@@ -221,6 +230,10 @@ fn summary(answer: &Answer) -> anyhow::Result<String> {
     let (letter, kind) = match answer.header("content-type") {
         "application/json" => ("j", answer.json()["kind"].as_str().unwrap_or("").to_owned()),
         PROTOBUF => ("p", envelope_type(&answer.body)?.1),
+        "application/cbor" => {
+            let json: serde_json::Value = serde_json::from_slice(&cbor::to_json(&answer.body)?)?;
+            ("c", json["kind"].as_str().unwrap_or("").to_owned())
+        }
         "application/yaml" => {
             let text = answer.text();
             let kind = text.lines().find_map(|line| line.strip_prefix("kind: "));
@@ -274,14 +287,14 @@ async fn content_types_are_accepted_or_the_supported_ones_listed() -> anyhow::Re
     let (_server, client) = start().await?;
     let unknown = "the body of the request was in an unknown format - accepted media types \
                    include: application/json, application/yaml, \
-                   application/vnd.kubernetes.protobuf";
+                   application/vnd.kubernetes.protobuf, application/cbor";
     let json = r#"{"metadata":{"name":"NAME"}}"#;
     for (index, (content_type, body, status, message)) in [
         ("application/json", json, 201, ""),
         ("application/json; charset=utf-8", json, 201, ""),
         ("", json, 201, ""),
         ("application/yaml", "metadata: {name: NAME}", 201, ""),
-        ("application/cbor", json, 415, unknown),
+        ("application/msgpack", json, 415, unknown),
         ("application/cbor-seq", json, 415, unknown),
         ("text/plain", json, 415, unknown),
         ("application/x-www-form-urlencoded", json, 415, unknown),
@@ -305,7 +318,7 @@ async fn content_types_are_accepted_or_the_supported_ones_listed() -> anyhow::Re
         );
     }
     for path in [format!("{MAPS}/a"), format!("{FOOS}/a")] {
-        let headers = [("content-type", "application/apply-patch+cbor")];
+        let headers = [("content-type", "application/apply-patch+json")];
         let answer = client.send(Method::PATCH, &path, &headers, "{}").await?;
         assert_eq!(answer.status, 415, "{path}: {}", answer.text());
         assert_eq!(answer.json()["reason"], "UnsupportedMediaType");
@@ -318,7 +331,7 @@ async fn content_types_are_accepted_or_the_supported_ones_listed() -> anyhow::Re
 async fn not_acceptable_errors_are_indented_json() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     for (accept, path, status) in [
-        ("application/cbor", format!("{MAPS}/a"), 406),
+        ("application/cbor-seq", format!("{MAPS}/a"), 406),
         ("text/html", "/apis".to_owned(), 406),
         (
             "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",

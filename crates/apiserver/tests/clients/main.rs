@@ -1,6 +1,7 @@
-//! What Kubernetes clients send and expect on the wire: their headers, protobuf in every response,
-//! and streamed lists in every format.
+//! What Kubernetes clients send and expect on the wire: their headers, protobuf and CBOR in every
+//! response, and streamed lists in every format.
 
+mod cbor;
 mod headers;
 mod protobuf_responses;
 mod streams;

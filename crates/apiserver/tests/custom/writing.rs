@@ -213,7 +213,7 @@ async fn body_type_must_match_the_path() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bodies_can_be_json_or_yaml_only() -> anyhow::Result<()> {
+async fn bodies_can_be_json_yaml_or_cbor_only() -> anyhow::Result<()> {
     let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
@@ -232,11 +232,11 @@ async fn bodies_can_be_json_or_yaml_only() -> anyhow::Result<()> {
         created.text()
     );
     let known = "the body of the request was in an unknown format - accepted media types include: \
-                 application/json, application/yaml";
-    let all = format!("{known}, application/vnd.kubernetes.protobuf");
+                 application/json, application/yaml, application/cbor";
+    let all = known.replace("yaml,", "yaml, application/vnd.kubernetes.protobuf,");
     for (media, message) in [
         ("application/vnd.kubernetes.protobuf", known),
-        ("application/cbor", &all),
+        ("application/cbor-seq", &all),
         ("text/plain", &all),
     ] {
         let headers = [("content-type", media), ("accept", "application/json")];
@@ -279,7 +279,7 @@ async fn patches_can_be_json_or_merge_patches_only() -> anyhow::Result<()> {
         refused.message(),
         "the body of the request was in an unknown format - accepted media types include: \
          application/json-patch+json, application/merge-patch+json, \
-         application/apply-patch+yaml"
+         application/apply-patch+yaml, application/apply-patch+cbor"
     );
     let strict = format!("{}?fieldValidation=Strict", foo_path("a"));
     let refused = client

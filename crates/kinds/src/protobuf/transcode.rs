@@ -10,14 +10,13 @@ use std::ops::Range;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use memchr::memchr;
 use serde_json::Value;
 
 use super::encode::{encode, put_time, put_value};
 use super::layout::{Entry, Layout, Turn, layout};
 use super::wire::{BYTES, close_nested, open_nested, put_bytes, put_number, put_tag, put_varint};
 use crate::Object;
-use crate::scan::{skip_value, string_end};
+use crate::scan::{skip_value, string_end, unescape};
 use crate::time::unix_time;
 use crate::types::{Form, Shape, TypeId, types};
 
@@ -442,35 +441,6 @@ fn put_text(out: &mut Vec<u8>, number: u32, text: &Text<'_>) -> Option<()> {
     let nested = open_nested(out, number);
     unescape(text.bytes, out)?;
     close_nested(out, nested);
-    Some(())
-}
-
-/// Appends a string without its escapes.
-fn unescape(mut text: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    while let Some(at) = memchr(b'\\', text) {
-        out.extend_from_slice(&text[..at]);
-        let escape = *text.get(at + 1)?;
-        text = &text[at + 2..];
-        let byte = match escape {
-            b'"' | b'\\' | b'/' => escape,
-            b'n' => b'\n',
-            b'r' => b'\r',
-            b't' => b'\t',
-            b'b' => 0x08,
-            b'f' => 0x0c,
-            b'u' => {
-                let code = std::str::from_utf8(text.get(..4)?).ok()?;
-                // The server writes no surrogates, which are no characters.
-                let character = char::from_u32(u32::from_str_radix(code, 16).ok()?)?;
-                text = &text[4..];
-                out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
-                continue;
-            }
-            _ => return None,
-        };
-        out.push(byte);
-    }
-    out.extend_from_slice(text);
     Some(())
 }
 

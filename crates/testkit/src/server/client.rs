@@ -383,6 +383,24 @@ impl Lines {
         frame.context("no frame came in time")?
     }
 
+    /// The next frame, whose length is returned for bytes that begin with all of it; `None` at the
+    /// end.
+    pub async fn frame_of(
+        &mut self,
+        length: impl Fn(&[u8]) -> Option<usize>,
+    ) -> anyhow::Result<Option<Bytes>> {
+        loop {
+            if let Some(length) = length(&self.read) {
+                return Ok(Some(self.read.split_to(length).freeze()));
+            }
+            let more = tokio::time::timeout(WAIT_TIMEOUT, self.more()).await;
+            if !more.context("no frame came in time")?? {
+                anyhow::ensure!(self.read.is_empty(), "the last frame is not whole");
+                return Ok(None);
+            }
+        }
+    }
+
     /// Whether nothing arrives for this long.
     pub async fn is_quiet_for(&mut self, time: Duration) -> bool {
         tokio::time::timeout(time, self.line()).await.is_err()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use insula_kinds::protobuf::{self, ListFrame};
-use insula_kinds::{encode, print};
+use insula_kinds::{cbor, encode, print};
 
 use super::{ListMeta, View, go_type, list_meta, list_meta_tree};
 use crate::codec::body::Body;
@@ -23,6 +23,9 @@ struct Measured {
     encoded_items: usize,
 }
 
+/// The usual length of a table row.
+const ROW_LENGTH: usize = 1 << 10;
+
 impl View {
     /// Encodes a list of objects.
     pub fn list(&self, objects: Vec<Arc<Stored>>, meta: &ListMeta) -> Result<Body> {
@@ -35,7 +38,7 @@ impl View {
         let objects = self.all_shown(objects);
         Ok(match self.accepted.media {
             Media::Protobuf => self.protobuf_list(objects, meta),
-            Media::Json | Media::Yaml => self.text_list(objects, meta),
+            Media::Json | Media::Yaml | Media::Cbor => self.text_list(objects, meta),
         })
     }
 
@@ -54,7 +57,7 @@ impl View {
         shown.collect()
     }
 
-    /// The list as JSON or YAML.
+    /// The list as JSON, or as what is derived from that.
     fn text_list(&self, objects: Vec<Arc<Stored>>, meta: &ListMeta) -> Body {
         let (head, member) = self.list_head(meta);
         if objects.is_empty() {
@@ -65,7 +68,7 @@ impl View {
                 Form::Metadata | Form::MetadataList => true,
             };
             let items = if is_null { "null" } else { "[]" };
-            return self.sent(format!("{head}{items}}}").into());
+            return self.sent(None, format!("{head}{items}}}").into());
         }
         let now = jiff::Timestamp::now().as_second();
         let view = self.clone();
@@ -79,8 +82,12 @@ impl View {
             let list = List::new(ends.head, objects, ends.tail, b"", Box::new(write_item));
             return list.slow().into();
         }
-        let length = self.items_length(&objects);
         let is_slow = self.encodes_slowly() && objects.len() >= HEAVY;
+        if self.accepted.media == Media::Cbor {
+            let list = self.cbor_list(objects, &head, now);
+            return if is_slow { list.slow() } else { list }.into();
+        }
+        let length = self.items_length(&objects);
         let write_item = move |object: &Stored, out: &mut Vec<u8>| {
             view.write_item(object, now, out);
         };
@@ -95,6 +102,37 @@ impl View {
             _ if self.accepted.pretty => list.indented().into(),
             Some(length) => list.with_items_length(length).into(),
             None => list.into(),
+        }
+    }
+
+    /// The list as CBOR, which has the number of its items before them and nothing behind them.
+    fn cbor_list(&self, objects: Vec<Arc<Stored>>, head: &str, now: i64) -> List {
+        let mut start = cbor::SELF_DESCRIBED.to_vec();
+        cbor::put_list_head(format!("{head}[]}}").as_bytes(), objects.len(), &mut start);
+        let view = self.clone();
+        let write_item = move |object: &Stored, out: &mut Vec<u8>| {
+            view.write_cbor_item(object, now, out);
+        };
+        List::new(start, objects, "", b"", Box::new(write_item))
+    }
+
+    /// Appends an item of a CBOR list.
+    fn write_cbor_item(&self, object: &Stored, now: i64, out: &mut Vec<u8>) {
+        match self.accepted.form {
+            Form::Whole if self.sends_stored_json() => {
+                let body = object.body();
+                let start = body.len() - object.item_length(&self.kind);
+                cbor::put_members(self.object_type(), &body[start..], out);
+            }
+            Form::Metadata | Form::MetadataList => {
+                cbor::put_metadata_head(self.meta_version(), out);
+                cbor::put_value(None, &object.metadata_text(), out);
+            }
+            Form::Whole | Form::Table => {
+                let mut json = Vec::with_capacity(object.length().min(ROW_LENGTH));
+                self.write_item(object, now, &mut json);
+                cbor::put_value(self.object_type(), &json, out);
+            }
         }
     }
 
@@ -236,6 +274,7 @@ mod tests {
     use crate::registry::resource::Resource;
     use crate::request::negotiate::{Accepted, FormVersion};
     use crate::request::query::Query;
+    use insula_cache::{Change, Event};
 
     fn view(media: Media, form: Form, pretty: bool) -> View {
         let kind = Resource::from(insula_kinds::core_kind("configmaps"));
@@ -307,6 +346,11 @@ mod tests {
                 assert!(pretty == indent(compact), "{form:?} {count}");
                 let yaml = list(Media::Yaml, form, false, &objects);
                 assert!(yaml == yaml::from_json(compact), "{form:?} {count}");
+                let cbor = list(Media::Cbor, form, false, &objects);
+                assert!(cbor.starts_with(&cbor::SELF_DESCRIBED));
+                let again = cbor::to_json(&cbor).unwrap();
+                let again: serde_json::Value = serde_json::from_slice(&again).unwrap();
+                assert!(again == tree, "{form:?} {count}");
             }
             for (form, kind, of) in [
                 (Form::Whole, "ConfigMapList", "api.core.v1.ConfigMapList"),
@@ -341,6 +385,9 @@ mod tests {
             (Media::Yaml, Form::Whole, false),
             (Media::Protobuf, Form::Whole, false),
             (Media::Protobuf, Form::MetadataList, false),
+            (Media::Cbor, Form::Whole, false),
+            (Media::Cbor, Form::MetadataList, false),
+            (Media::Cbor, Form::Table, false),
         ] {
             let body = view(media, form, pretty).list(objects.clone(), &meta());
             let (bytes, held) = collected(body.unwrap());
@@ -350,6 +397,22 @@ mod tests {
                 held < references + 4 * FIRST_PIECE,
                 "{media:?} {form:?}: {held}"
             );
+        }
+    }
+
+    #[test]
+    fn event_is_encoded_once_for_all_watchers() {
+        for media in [Media::Json, Media::Protobuf, Media::Cbor] {
+            for form in [Form::Whole, Form::Metadata] {
+                let object = maps(1).remove(0);
+                let event = Event::new(object.revision, Change::Modified, object, None);
+                let view = view(media, form, false);
+                let frame = || view.event(&event, Change::Modified, &event.object, true);
+                let (one, other) = (frame(), frame());
+                assert_eq!(one.as_ptr(), other.as_ptr(), "{media:?} {form:?}");
+                let alone = view.event_of(Change::Modified, &event.object, true);
+                assert_eq!(one, alone, "{media:?} {form:?}");
+            }
         }
     }
 

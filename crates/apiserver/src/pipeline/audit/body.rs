@@ -5,7 +5,7 @@ mod strict;
 use bytes::Bytes;
 use insula_core::Verb;
 use insula_kinds::decode::any_yaml;
-use insula_kinds::{TypeId, Value, encode, kinds, protobuf, types};
+use insula_kinds::{TypeId, Value, cbor, encode, kinds, protobuf, types};
 use memchr::memmem;
 use serde_json::value::RawValue;
 
@@ -63,6 +63,7 @@ pub fn media_of(content_type: &str) -> Option<Media> {
         "" | "*/*" | "application/json" => Some(Media::Json),
         "application/yaml" | "application/apply-patch+yaml" => Some(Media::Yaml),
         "application/vnd.kubernetes.protobuf" => Some(Media::Protobuf),
+        "application/cbor" | "application/apply-patch+cbor" => Some(Media::Cbor),
         patch if patch.ends_with("-patch+json") => Some(Media::Json),
         _ => None,
     }
@@ -112,6 +113,7 @@ pub fn capture(
         Media::Json => compact(bytes),
         Media::Yaml => from_yaml(bytes),
         Media::Protobuf => from_protobuf(bytes, default_kind).filter(|json| is_strict(json)),
+        Media::Cbor => cbor::to_json(bytes).ok().filter(|json| is_strict(json)),
     };
     let json = json.map(|json| match omit_managed_fields {
         true => without_managed_fields(json),
@@ -270,7 +272,7 @@ mod tests {
         let sealed = protobuf::seal("v1", "Pod", &raw);
         let unknown = protobuf::seal("v9", "Pad", &raw);
         let large = format!("\"{}\"", "x".repeat(MAX_OBJECT_BYTES));
-        let cases: [(Media, &[u8], &str); 14] = [
+        let cases: [(Media, &[u8], &str); 17] = [
             (Media::Json, b"", "none"),
             (Media::Json, b"{", r#""{""#),
             (Media::Json, b"\xff", "left out"),
@@ -291,6 +293,9 @@ mod tests {
                 r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p"},"spec":{"containers":null},"status":{}}"#,
             ),
             (Media::Protobuf, &unknown, "left out"),
+            (Media::Cbor, b"\xd9\xd9\xf7\xa1Aa\xd6Bhi", r#"{"a":"aGk="}"#),
+            (Media::Cbor, b"\xd9\xd9\xf7\xa1", "left out"),
+            (Media::Cbor, b"{}", r#""{}""#),
             (Media::Protobuf, b"k8s\0\xff", "left out"),
             (Media::Json, large.as_bytes(), "left out"),
         ];

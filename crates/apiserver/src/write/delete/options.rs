@@ -1,6 +1,6 @@
 //! `DeleteOptions`.
 
-use insula_kinds::{FieldError, Kind, Object, Value, decode, protobuf, types};
+use insula_kinds::{FieldError, Kind, Object, Value, cbor, decode, protobuf, types};
 use serde_json::json;
 
 use crate::codec::input::Sent;
@@ -137,6 +137,13 @@ fn from_body(sent: &Sent) -> Result<Object> {
     // Any group and version is accepted: clients send those of the object.
     let unreadable = |error: &dyn ToString| StatusError::bad_request(error.to_string());
     let identity = match sent.media {
+        Media::Cbor => {
+            let json = cbor::to_json(&sent.body).map_err(|error| unreadable(&error))?;
+            return from_body(&Sent {
+                media: Media::Json,
+                body: json.into(),
+            });
+        }
         Media::Json => decode::type_meta_json(&sent.body),
         Media::Yaml => decode::type_meta_yaml(&sent.body),
         Media::Protobuf => {
