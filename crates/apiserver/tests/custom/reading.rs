@@ -232,8 +232,8 @@ async fn list_continues_at_its_revision_after_its_definition_was_created_anew() 
     client.until_gone(&definition).await?;
     client.define(&foos()).await?;
     assert_eq!(names(&client.get(FOOS).await?.json()), [""; 0]);
-    let rest = client.get(&format!("{FOOS}?limit=1&continue={token}"));
-    let rest = rest.await?;
+    let path = format!("{FOOS}?limit=1&continue={token}");
+    let rest = client.get(&path).await?;
     assert_eq!((rest.status, names(&rest.json())), (200, vec!["b"]));
     let revision = |list: &serde_json::Value| list["metadata"]["resourceVersion"].clone();
     assert_eq!(revision(&rest.json()), revision(&page));
