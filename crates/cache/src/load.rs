@@ -28,7 +28,7 @@ use region::{Contents, Unfinished};
 /// The entries of the first page of a region, while their size is unknown.
 const FIRST_PAGE: NonZeroUsize = NonZeroUsize::new(64).expect("not zero");
 /// The most entries of a page.
-const MAX_PAGE: usize = 1_000;
+const MAX_PAGE: usize = 256;
 /// The bytes that a page should have.
 const PAGE_BYTES: usize = 1 << 20;
 /// The most readers: each holds a page.
@@ -160,7 +160,7 @@ impl Reader {
                 if accepted.is_last {
                     break;
                 }
-                limit = next_limit(entries);
+                limit = next_limit(limit, entries);
             }
             all.extend(reading.map(|reading| (region.start().clone(), reading)));
         }
@@ -184,10 +184,11 @@ impl Reading for Tenants {
     }
 }
 
-/// The number of entries for the next page, if they are like those of the last.
-fn next_limit(entries: &[Entry]) -> NonZeroUsize {
-    let bytes: usize = entries.iter().map(|entry| entry.value.len()).sum();
-    let mean = (bytes / entries.len().max(1)).max(1);
-    let limit = (PAGE_BYTES / mean).clamp(1, MAX_PAGE);
+/// The number of entries for the next page, if they are like the largest of the last. It grows in
+/// steps, because large objects may follow small ones.
+fn next_limit(last: NonZeroUsize, entries: &[Entry]) -> NonZeroUsize {
+    let largest = entries.iter().map(|entry| entry.value.len()).max();
+    let fitting = PAGE_BYTES / largest.unwrap_or(0).max(1);
+    let limit = fitting.min(2 * last.get()).clamp(1, MAX_PAGE);
     NonZeroUsize::new(limit).unwrap_or(NonZeroUsize::MIN)
 }

@@ -295,6 +295,8 @@ fn cached(registry: &Registry, request: PageRequest<'_>, until: Option<Revision>
     if publish::concerns(&kind, space) {
         return with_published(registry, request, space, &prefix, until);
     }
+    // Read before the collection, which may come into being meanwhile.
+    let floor = cache.first_of(&kind, space);
     let collection = cache.find(&kind, space);
     let contents = match &collection {
         Some(collection) => contents(collection, until)?,
@@ -302,7 +304,7 @@ fn cached(registry: &Registry, request: PageRequest<'_>, until: Option<Revision>
         // was last deleted.
         None => Contents {
             objects: Objects::default(),
-            last: cache.first_of(&kind, space),
+            last: floor,
         },
     };
     if until.is_some_and(|until| contents.last > until) {

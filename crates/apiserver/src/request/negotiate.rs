@@ -155,7 +155,8 @@ pub fn wants_aggregated(headers: &HeaderMap) -> Option<Media> {
             {
                 return clause.media();
             }
-            None if clause.media().is_some() => return None,
+            // Discovery is not served in CBOR.
+            None if clause.media().is_some_and(|media| media != Media::Cbor) => return None,
             _ => {}
         }
     }

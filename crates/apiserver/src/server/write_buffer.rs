@@ -25,6 +25,7 @@ pub struct Flusher<S>(Arc<Mutex<Buffered<S>>>);
 struct Buffered<S> {
     stream: S,
     unsent: BytesMut,
+    is_partly_sent: bool,
 }
 
 /// The most bytes that are buffered: four of the largest TLS records, which are sent by one system
@@ -36,8 +37,11 @@ const MIN_BULK: usize = 4 << 10;
 
 /// Buffers what is written to a stream.
 pub fn buffer<S>(stream: S) -> (WriteBuffer<S>, Flusher<S>) {
-    let unsent = BytesMut::new();
-    let shared = Arc::new(Mutex::new(Buffered { stream, unsent }));
+    let shared = Arc::new(Mutex::new(Buffered {
+        stream,
+        unsent: BytesMut::new(),
+        is_partly_sent: false,
+    }));
     (WriteBuffer(Arc::clone(&shared)), Flusher(shared))
 }
 
@@ -64,15 +68,19 @@ impl<S: AsyncWrite + Unpin> Buffered<S> {
             let written = Pin::new(&mut self.stream).poll_write(context, &self.unsent);
             match ready!(written)? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                written => self.unsent.advance(written),
+                written => {
+                    self.unsent.advance(written);
+                    self.is_partly_sent = !self.unsent.is_empty();
+                }
             }
         }
         Poll::Ready(Ok(()))
     }
 
-    /// Is ready when there is room in the buffer.
+    /// Is ready when there is room in the buffer. What was sent in part is sent whole before: to
+    /// append to the rest would double the allocation.
     fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        if self.unsent.len() >= MAX_BUFFERED {
+        if self.unsent.len() >= MAX_BUFFERED || self.is_partly_sent {
             ready!(self.poll_send(context))?;
         }
         Poll::Ready(Ok(MAX_BUFFERED - self.unsent.len()))
@@ -219,6 +227,27 @@ mod tests {
         assert!(flusher.poll_flush(&mut context).is_ready());
         assert_eq!(lengths(&flusher).len(), 1, "nothing is left to be sent");
         assert_eq!(lock(&flusher.0).unsent.capacity(), 0);
+    }
+
+    #[test]
+    fn buffer_that_is_sent_in_part_does_not_grow() {
+        let (mut buffer, flusher) = socket(10_000);
+        let mut context = Context::from_waker(Waker::noop());
+        let bytes = vec![7; MAX_BUFFERED];
+        assert!(matches!(
+            write(&mut buffer, &bytes),
+            Poll::Ready(Ok(MAX_BUFFERED))
+        ));
+        assert!(flusher.poll_flush(&mut context).is_pending());
+        assert!(write(&mut buffer, &bytes).is_pending());
+        let held = lock(&flusher.0).unsent.capacity();
+        assert_eq!(held, MAX_BUFFERED - 10_000);
+        lock(&flusher.0).stream.room = usize::MAX;
+        assert!(matches!(
+            write(&mut buffer, &bytes),
+            Poll::Ready(Ok(MAX_BUFFERED))
+        ));
+        assert_eq!(lock(&flusher.0).unsent.capacity(), MAX_BUFFERED);
     }
 
     #[test]

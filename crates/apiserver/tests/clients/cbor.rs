@@ -171,6 +171,12 @@ async fn discovery_is_not_served_in_cbor() -> anyhow::Result<()> {
              application/vnd.kubernetes.protobuf"
         );
     }
+    let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let answer = client
+        .accept("/apis", &format!("application/cbor, {aggregated}"))
+        .await?;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.json()["kind"], "APIGroupDiscoveryList");
     Ok(())
 }
 

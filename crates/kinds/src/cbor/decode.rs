@@ -24,7 +24,8 @@ pub fn to_json(document: &[u8]) -> Result<Vec<u8>, Error> {
     let reader = Reader::new(document);
     let mut writer = Writer {
         reader,
-        out: Vec::with_capacity(size.json),
+        // What numbers may need at the most is far more than they do.
+        out: Vec::with_capacity(size.json.min(2 * document.len())),
         keys: Vec::new(),
         scratch: Vec::new(),
     };
@@ -430,6 +431,12 @@ mod tests {
         assert_eq!(first_length(&sequence), Some(7));
         assert_eq!(first_length(&sequence[7..]), Some(1));
         assert_eq!(first_length(&[]), None);
+        // An event has more levels than its object.
+        let event = bytes(&format!("d9d9f7a14461{}80", "81".repeat(MAX_DEPTH + 30)));
+        assert_eq!(
+            first_length(&[&event[..], &sequence].concat()),
+            Some(event.len())
+        );
     }
 
     #[test]

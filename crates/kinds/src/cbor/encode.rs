@@ -11,14 +11,18 @@ use serde_json::Value;
 
 use super::SELF_DESCRIBED;
 use super::head::{
-    ARRAY, BASE64, BYTES, FALSE, MAP, NEGATIVE, NULL, TAG, TRUE, UNSIGNED, close, open, put_float,
-    put_head, put_string,
+    ARRAY, BASE64, BYTES, FALSE, MAP, NEGATIVE, NULL, TAG, TRUE, UNSIGNED, close, close_wide, open,
+    open_wide, put_float, put_head, put_string,
 };
 use crate::scan::{string_end, unescape};
 use crate::types::{Form, Shape, Type, TypeId, types};
 
 /// Nesting beyond which text is not transcoded: more than objects, tables and events have.
 const MAX_DEPTH: usize = 160;
+
+/// The nesting up to which a long head moves what is in it. Few objects are nested deeper; to move
+/// the content of one at each of its levels would take tens of milliseconds.
+const MAX_MOVED_DEPTH: usize = 16;
 
 /// Whether there are bytes in a type, by its position in the table.
 static HOLDS_BYTES: LazyLock<Vec<bool>> = LazyLock::new(holds_bytes);
@@ -161,7 +165,7 @@ impl<'a> Transcoder<'a> {
     /// Writes an object, from after its brace.
     fn members(&mut self, fields: Fields) -> Option<()> {
         self.enter()?;
-        let start = open(self.out);
+        let start = self.begin();
         let mut count = 0;
         while !self.skip_if(b'}') {
             if count > 0 {
@@ -181,8 +185,7 @@ impl<'a> Transcoder<'a> {
             self.value(shape)?;
             count += 1;
         }
-        close(start, MAP, count, self.out);
-        self.depth -= 1;
+        self.end(start, MAP, count);
         Some(())
     }
 
@@ -193,7 +196,7 @@ impl<'a> Transcoder<'a> {
             Some(Shape::List(inner) | Shape::WrappedList(inner)) => with_bytes(inner),
             _ => None,
         };
-        let start = open(self.out);
+        let start = self.begin();
         let mut count = 0;
         while !self.skip_if(b']') {
             if count > 0 {
@@ -202,14 +205,29 @@ impl<'a> Transcoder<'a> {
             self.value(shape)?;
             count += 1;
         }
-        close(start, ARRAY, count, self.out);
-        self.depth -= 1;
+        self.end(start, ARRAY, count);
         Some(())
     }
 
     fn enter(&mut self) -> Option<()> {
         self.depth += 1;
         (self.depth <= MAX_DEPTH).then_some(())
+    }
+
+    fn begin(&mut self) -> usize {
+        match self.depth > MAX_MOVED_DEPTH {
+            true => open_wide(self.out),
+            false => open(self.out),
+        }
+    }
+
+    /// Ends what was [begun](Self::begin), and leaves its level.
+    fn end(&mut self, start: usize, major: u8, count: usize) {
+        match self.depth > MAX_MOVED_DEPTH {
+            true => close_wide(start, major, count, self.out),
+            false => close(start, major, count, self.out),
+        }
+        self.depth -= 1;
     }
 
     /// Writes the name of a member, and returns its text.
@@ -455,9 +473,19 @@ mod tests {
     }
 
     #[test]
+    fn deep_items_have_heads_of_one_length() {
+        let deep = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+        let wide = "9a00000001".repeat(2);
+        let expected = format!("{}{wide}01", "81".repeat(MAX_MOVED_DEPTH));
+        assert_eq!(item(None, &deep(MAX_MOVED_DEPTH + 2)), expected);
+    }
+
+    #[test]
     fn nesting_is_bounded() {
         let deep = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-        assert_eq!(item(None, &deep(127)), format!("{}80", "81".repeat(126)));
+        let long = "9a00000001".repeat(126 - MAX_MOVED_DEPTH);
+        let expected = format!("{}{long}9a00000000", "81".repeat(MAX_MOVED_DEPTH));
+        assert_eq!(item(None, &deep(127)), expected);
         assert_eq!(item(None, &deep(5000)), "f6");
     }
 }

@@ -82,6 +82,23 @@ pub(super) fn close(start: usize, major: u8, count: usize, out: &mut Vec<u8>) {
     }
 }
 
+/// Begins an item of at most `u32::MAX` elements, whose content is not moved by [`close_wide`].
+pub(super) fn open_wide(out: &mut Vec<u8>) -> usize {
+    out.extend_from_slice(&[0; WIDE]);
+    out.len()
+}
+
+/// Ends an item that was begun at `start` by [`open_wide`].
+pub(super) fn close_wide(start: usize, major: u8, count: usize, out: &mut [u8]) {
+    // A text has fewer elements than an object may have bytes.
+    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    out[start - WIDE] = major << 5 | 26;
+    out[start - WIDE + 1..start].copy_from_slice(&count.to_be_bytes());
+}
+
+/// The bytes of a head with a length of four.
+const WIDE: usize = 5;
+
 /// Appends a number in the shortest form that preserves it.
 pub(super) fn put_float(value: f64, out: &mut Vec<u8>) {
     #[expect(clippy::cast_possible_truncation, reason = "compared below")]

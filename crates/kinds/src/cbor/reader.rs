@@ -34,19 +34,43 @@ pub fn measure(document: &[u8]) -> Result<Size, Error> {
         return Err(Error::Empty);
     }
     let mut reader = Reader::new(document);
-    let mut size = Size::default();
-    reader.check(0, &mut size)?;
+    let mut check = Check::up_to(MAX_DEPTH);
+    reader.check(0, &mut check)?;
+    let size = check.size;
     match document.len() - reader.at {
         0 => Ok(size),
         left => Err(Error::Extraneous(left, reader.at)),
     }
 }
 
-/// Returns the length of the first document of a sequence; `None` if it is not well-formed.
+/// Returns the length of the first document of a sequence that the server has written; `None` if
+/// it is not well-formed.
 pub fn first_length(sequence: &[u8]) -> Option<usize> {
     let mut reader = Reader::new(sequence);
-    reader.check(0, &mut Size::default()).ok()?;
+    reader.check(0, &mut Check::up_to(MAX_EVENT_DEPTH)).ok()?;
     Some(reader.at)
+}
+
+/// Maximum nesting of events: objects have managed fields beside what clients may send, and are
+/// members of an event.
+const MAX_EVENT_DEPTH: usize = 2 * MAX_DEPTH;
+
+/// What is found out about a document.
+struct Check {
+    size: Size,
+    max_depth: usize,
+    /// Whether a tag around the item has counted that bytes may become longer.
+    is_encoded: bool,
+}
+
+impl Check {
+    fn up_to(max_depth: usize) -> Self {
+        Self {
+            size: Size::default(),
+            max_depth,
+            is_encoded: false,
+        }
+    }
 }
 
 /// The head of an item.
@@ -134,40 +158,47 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn check(&mut self, depth: usize, size: &mut Size) -> Result<(), Error> {
+    fn check(&mut self, depth: usize, check: &mut Check) -> Result<(), Error> {
         let head = self.head()?;
-        size.json += MAX_ENDS;
+        check.size.json += MAX_ENDS;
         match head.major {
-            UNSIGNED | NEGATIVE => size.json += MAX_NUMBER,
-            BYTES | TEXT => size.json += self.check_string(head)?,
+            UNSIGNED | NEGATIVE => check.size.json += MAX_NUMBER,
+            BYTES | TEXT => check.size.json += self.check_string(head)?,
             SIMPLE => {
-                size.json += MAX_NUMBER;
+                check.size.json += MAX_NUMBER;
                 check_simple(head)?;
             }
-            _ if depth == MAX_DEPTH => return Err(Error::TooDeep),
-            TAG => {
-                if BIGNUMS.contains(&head.value) {
-                    return Err(Error::NotAccepted("tag", "bignum".to_owned()));
-                }
-                let start = self.at;
-                self.check(depth + 1, size)?;
-                // Bytes have at most two digits each.
-                if matches!(head.value, BASE64_URL | BASE64 | BASE16) {
-                    size.json += self.at - start;
-                }
-            }
+            _ if depth == check.max_depth => return Err(Error::TooDeep),
+            TAG => self.check_tag(head, depth, check)?,
             major => {
-                size.maps += usize::from(major == MAP);
+                check.size.maps += usize::from(major == MAP);
                 let mut count = 0;
                 while self.has_next(head, count) {
-                    self.check(depth + 1, size)?;
+                    self.check(depth + 1, check)?;
                     if major == MAP {
-                        self.check(depth + 1, size)?;
+                        self.check(depth + 1, check)?;
                     }
                     count += 1;
                 }
             }
         }
+        Ok(())
+    }
+
+    fn check_tag(&mut self, head: Head, depth: usize, check: &mut Check) -> Result<(), Error> {
+        if BIGNUMS.contains(&head.value) {
+            return Err(Error::NotAccepted("tag", "bignum".to_owned()));
+        }
+        let encodes = matches!(head.value, BASE64_URL | BASE64 | BASE16);
+        if !encodes || check.is_encoded {
+            return self.check(depth + 1, check);
+        }
+        let start = self.at;
+        check.is_encoded = true;
+        self.check(depth + 1, check)?;
+        check.is_encoded = false;
+        // Bytes have at most two digits each, however many tags are around them.
+        check.size.json += self.at - start;
         Ok(())
     }
 
