@@ -539,14 +539,14 @@ mod tests {
 
     #[test]
     fn a_row_names_the_bound_the_others_and_the_ratio() {
-        let row = row("get cpu", 40e-6, true);
+        let row = row("get cpu", 20e-6, true);
         let expected = [
             "get",
             "at most 27.0 us",
-            "40.0 us",
+            "20.0 us",
             "met",
             "860 us",
-            "20.0 us",
+            "10.0 us",
             "2.0",
         ];
         assert_eq!(row, expected);

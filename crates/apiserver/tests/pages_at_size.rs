@@ -442,17 +442,17 @@ async fn label_that_is_often_selected_is_indexed() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn label_that_is_often_selected_over_all_spaces_is_indexed() -> anyhow::Result<()> {
-    let Some(server) = filled_everywhere(Engine::Memory, 1_000).await? else {
+    let Some(server) = filled_everywhere(Engine::Memory, 1_100).await? else {
         return Ok(());
     };
     let system = server.system().await?;
     let path = format!("{ALL}?labelSelector=part%3D07");
     for visited in [4_000.., 4_000.., 0..] {
         let (names, found) = select(&server, &system, &path).await?;
-        assert_eq!(names.len(), 40);
+        assert_eq!(names.len(), 44);
         assert!(visited.contains(&found), "{found}");
     }
-    assert_eq!(select(&server, &system, &path).await?.1, 40);
+    assert_eq!(select(&server, &system, &path).await?.1, 44);
     Ok(())
 }
 
