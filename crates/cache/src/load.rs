@@ -168,7 +168,7 @@ impl Reader {
     }
 }
 
-/// Tenants, whose spaces have to be known first.
+/// Tenants: their spaces have to be known first.
 struct Tenants(Arc<Cache>);
 
 impl Reading for Tenants {

@@ -60,13 +60,13 @@ pub(super) fn put_head(major: u8, value: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(Head::new(major, value).as_slice());
 }
 
-/// Appends a string, as Go does: as a byte string, whose text is not validated.
+/// Appends a string, as Go does: as a byte string, without validation of its text.
 pub(super) fn put_string(text: &[u8], out: &mut Vec<u8>) {
     put_head(BYTES, text.len() as u64, out);
     out.extend_from_slice(text);
 }
 
-/// Begins an item whose head is written by [`close`].
+/// Begins an item. [`close`] writes its head.
 pub(super) fn open(out: &mut Vec<u8>) -> usize {
     out.push(0);
     out.len()
@@ -82,7 +82,7 @@ pub(super) fn close(start: usize, major: u8, count: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Begins an item of at most `u32::MAX` elements, whose content is not moved by [`close_wide`].
+/// Begins an item of at most `u32::MAX` elements. [`close_wide`] does not move its content.
 pub(super) fn open_wide(out: &mut Vec<u8>) -> usize {
     out.extend_from_slice(&[0; WIDE]);
     out.len()
@@ -130,7 +130,7 @@ fn half(single: f32) -> Option<u16> {
         0 if fraction == 0 => (0, 0),
         // The exponent's bias changes from 127 to 15, the fraction from 23 to 10 bits.
         113..=142 => ((exponent - 112) << 10 | fraction >> 13, fraction & 0x1fff),
-        // Subnormal numbers, whose leading bit is written.
+        // Subnormal numbers: their leading bit is written.
         103..=112 => {
             let (shift, fraction) = (126 - exponent, fraction | 0x80_0000);
             (fraction >> shift, fraction & ((1 << shift) - 1))
