@@ -37,6 +37,7 @@ mod vsphere;
 mod watches;
 mod writes;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -45,12 +46,21 @@ use anyhow::{Context, Result, ensure};
 pub use self::floor::{Args as FloorArgs, KubeconfigArgs, print_kubeconfig, serve as serve_floor};
 pub use self::neighbours::{Args as NeighboursArgs, FloodArgs, run as run_neighbours, run_flood};
 use self::report::Results;
-use self::server::{Program, Store};
+use self::server::{Program, Server, Store};
 use self::subject::Subject;
 use crate::figures::Figures;
 use crate::heading;
 use crate::report::{progress, text};
 use crate::system::data_folder;
+
+/// Arguments of the server: what requests of a tenant cost is measured, not how many it may
+/// send, nor how much it may store.
+const UNLIMITED: [&str; 4] = [
+    "--tenant-limits-default",
+    "requestsPerSecond=none",
+    "--tenant-quota-default",
+    "none",
+];
 
 /// Options of the API benchmark.
 #[derive(clap::Args)]
@@ -425,12 +435,16 @@ impl Args {
             None => std::env::current_exe()?.with_file_name("insula"),
         };
         ensure!(path.is_file(), "there is no server {}", path.display());
-        Ok(Program {
+        let mut program = Program {
             path,
             command: "serve",
             store: self.store,
             more: Vec::new(),
-        })
+        };
+        if !program.is_floor() {
+            program.more.extend(UNLIMITED.map(OsString::from));
+        }
+        Ok(program)
     }
 }
 
@@ -448,7 +462,8 @@ pub async fn run(args: &Args) -> Result<()> {
     if args.wants(Part::Floor) {
         results.floor = of_floor(args, sizes).await.context("of the floor")?;
     }
-    results.insula = of_server(args, &program, sizes).await?;
+    let measured = of_server(args, &program, sizes).await;
+    results.insula = measured.figures;
     results.print(&sizes);
     if let Some(folder) = &args.plots {
         plots::write(folder, &results.insula, &sizes)?;
@@ -456,90 +471,104 @@ pub async fn run(args: &Args) -> Result<()> {
     targets::print(&results.insula, &results.floor, &sizes, |part| {
         args.wants(part) || (part == Part::FullStart && args.wants(Part::Start))
     });
+    let failed = measured.failed;
+    ensure!(failed.is_empty(), "not measured: {}", failed.join(", "));
     Ok(())
 }
 
-async fn of_server(args: &Args, program: &Program, sizes: Sizes) -> Result<Figures> {
-    let mut figures = requests(args, program, sizes).await?;
+/// The figures of the parts, and the names of those that failed.
+#[derive(Default)]
+struct Measurements {
+    figures: Figures,
+    failed: Vec<&'static str>,
+}
+
+impl Measurements {
+    /// Takes the figures of a part. One that fails leaves those of the others alone, which take
+    /// most of an hour.
+    fn take(&mut self, part: &'static str, measured: Result<Figures>) {
+        match measured {
+            Ok(figures) => self.figures = std::mem::take(&mut self.figures).and(figures),
+            Err(error) => {
+                progress(&format!("FAILED: {part}: {error:#}"));
+                self.failed.push(part);
+            }
+        }
+    }
+}
+
+async fn of_server(args: &Args, program: &Program, sizes: Sizes) -> Measurements {
+    let mut all = Measurements::default();
+    all.take("requests", requests(args, program, sizes).await);
     if args.wants(Part::Tenants) {
         let measure = async |subject: &Subject| tenants::measure(subject, sizes.tenants).await;
-        figures = figures.and(on_new(program, measure).await.context("of tenants")?);
+        all.take("tenants", on_new(program, measure).await);
     }
     if args.wants(Part::Access) {
-        let server = program.start()?;
-        let measured = access::measure(&server, sizes.access).await;
-        figures = figures.and(measured.context("of access")?.under("access"));
-        server.stop()?;
+        let measure = async |server: &Server| access::measure(server, sizes.access).await;
+        let measured = on_new_server(program, measure).await;
+        all.take("access", measured.map(|figures| figures.under("access")));
     }
     if args.wants(Part::Customs) {
         let measure = async |subject: &Subject| customs::measure(subject, sizes.customs).await;
-        figures = figures.and(on_new(program, measure).await.context("of custom kinds")?);
+        all.take("custom kinds", on_new(program, measure).await);
     }
     if args.wants(Part::Discovery) {
-        let server = program.start()?;
-        let measured = discovery::measure(&server, sizes.discovery).await;
-        figures = figures.and(measured.context("of discovery")?.under("many kinds"));
-        server.stop()?;
+        let measure = async |server: &Server| discovery::measure(server, sizes.discovery).await;
+        let measured = on_new_server(program, measure).await;
+        let named = measured.map(|figures| figures.under("many kinds"));
+        all.take("discovery", named);
     }
     if args.wants(Part::Leases) {
         let measure = async |subject: &Subject| leases::measure(subject, sizes.leases).await;
-        figures = figures.and(on_new(program, measure).await.context("of leases")?);
+        all.take("leases", on_new(program, measure).await);
     }
     if args.wants(Part::Deletion) {
         let measure = async |subject: &Subject| deletion::measure(subject, sizes.deletion).await;
-        figures = figures.and(on_new(program, measure).await.context("of deletion")?);
+        all.take("deletion", on_new(program, measure).await);
     }
     // The floor has neither operators nor users of tenants, and speaks JSON only.
-    if program.path == std::env::current_exe()? {
-        return Ok(figures);
+    if program.is_floor() {
+        return all;
     }
     if args.wants(Part::Start) || args.wants(Part::FullStart) {
         let measured = start::with_contents(program, sizes.start).await;
-        figures = figures.and(measured.context("of starts with contents")?);
+        all.take("starts with contents", measured);
     }
     if args.wants(Part::Fill) {
-        let measured = fill::measure(program, sizes.fill).await;
-        figures = figures.and(measured.context("of a server that is filled")?);
+        all.take("filling", fill::measure(program, sizes.fill).await);
     }
     if args.wants(Part::Pages) {
-        let measured = pages::measure(program, sizes.pages).await;
-        figures = figures.and(measured.context("of pages")?);
+        all.take("pages", pages::measure(program, sizes.pages).await);
     }
     if args.wants(Part::Formats) {
         let measure = async |subject: &Subject| formats::measure(subject, sizes.formats).await;
-        figures = figures.and(on_new(program, measure).await.context("of formats")?);
+        all.take("formats", on_new(program, measure).await);
     }
     if args.wants(Part::Fanout) {
-        let measured = fanout::measure(program, sizes.fanout).await;
-        figures = figures.and(measured.context("of the fan-out of watches")?);
+        all.take("fan-out", fanout::measure(program, sizes.fanout).await);
     }
     if args.wants(Part::Etcd) {
-        let measured = etcd::measure(program, sizes.etcd).await;
-        figures = figures.and(measured.context("of gets with etcd")?);
+        all.take("gets with etcd", etcd::measure(program, sizes.etcd).await);
     }
     if args.wants(Part::Brokers) {
-        let measured = brokers::measure(program, sizes.brokers).await;
-        figures = figures.and(measured.context("of brokers")?);
+        all.take("brokers", brokers::measure(program, sizes.brokers).await);
     }
     if args.wants(Part::Vsphere) {
-        let measured = vsphere::measure(program, sizes.vsphere).await;
-        figures = figures.and(measured.context("of vSphere")?);
+        all.take("vSphere", vsphere::measure(program, sizes.vsphere).await);
     }
     if args.wants(Part::Metal3) {
-        let measured = metal3::measure(program, sizes.metal3).await;
-        figures = figures.and(measured.context("of Metal3")?);
+        all.take("Metal3", metal3::measure(program, sizes.metal3).await);
     }
     if args.wants(Part::Azure) {
-        let measured = azure::measure(program, sizes.azure).await;
-        figures = figures.and(measured.context("of Azure")?);
+        all.take("Azure", azure::measure(program, sizes.azure).await);
     }
     if let Some(folder) = &args.definitions
         && args.wants(Part::Published)
     {
-        let measured = published::measure(program, folder).await;
-        figures = figures.and(measured.context("of published kinds")?);
+        all.take("published kinds", published::measure(program, folder).await);
     }
-    Ok(figures)
+    all
 }
 
 /// The floor has no tenants, and one round is enough because it stores nothing.
@@ -593,8 +622,16 @@ async fn on_new(
     program: &Program,
     measure: impl AsyncFnOnce(&Subject) -> Result<Figures>,
 ) -> Result<Figures> {
+    on_new_server(program, async |server| measure(&server.subject).await).await
+}
+
+/// Measures on a new server, with credentials that it issues.
+async fn on_new_server(
+    program: &Program,
+    measure: impl AsyncFnOnce(&Server) -> Result<Figures>,
+) -> Result<Figures> {
     let server = program.start()?;
-    let figures = measure(&server.subject).await?;
+    let figures = measure(&server).await?;
     server.stop()?;
     Ok(figures)
 }

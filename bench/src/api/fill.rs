@@ -59,11 +59,6 @@ pub async fn measure(program: &Program, size: Size) -> Result<Figures> {
 }
 
 async fn with_tenant(program: &Program) -> Result<Server> {
-    let mut program = program.clone();
-    program.more.extend([
-        "--tenant-limits-default".into(),
-        "requestsPerSecond=none".into(),
-    ]);
     let server = program.start()?;
     let client = server.subject.connect(1).await?;
     tenants::create(&server.subject, &client, 0, 1).await?;

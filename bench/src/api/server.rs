@@ -66,6 +66,11 @@ impl Program {
         }
     }
 
+    /// Returns whether this is the floor: the program that measures.
+    pub fn is_floor(&self) -> bool {
+        std::env::current_exe().is_ok_and(|floor| self.path == floor)
+    }
+
     /// Starts it with an empty folder.
     pub fn start(&self) -> Result<Server> {
         let folder = tempfile::tempdir_in(data_folder()?)?;
