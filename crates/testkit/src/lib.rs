@@ -11,13 +11,15 @@
 //! [`oidc`] is an OpenID Connect provider that can misbehave.
 //! [`permissions`] reads and checks those of a folder and everything below it.
 //! [`requirements`] reads which tests prove which requirement.
-//! [`server`] is a complete API server in the test's own process.
+//! [`server`] is a complete API server in the test's own process. It and [`bare_metal`] need the
+//! feature `server`.
 //! [`vcenter`] is a fake vCenter with accounts, virtual machines and a journal, and with faults on
 //! request.
 //! [`vcsim`] starts the real vCenter simulator where it is installed.
 //! [`webhook`] is a webhook with scripted answers.
 
 pub mod azure;
+#[cfg(feature = "server")]
 pub mod bare_metal;
 pub mod capi;
 pub mod disk;
@@ -27,6 +29,7 @@ pub mod oidc;
 pub mod peer;
 pub mod permissions;
 pub mod requirements;
+#[cfg(feature = "server")]
 pub mod server;
 pub mod vcenter;
 pub mod vcsim;
