@@ -12,7 +12,6 @@ mod start;
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -213,8 +212,7 @@ impl Watcher {
         loop {
             // Before rights and log are read, so that no change in between is missed.
             let progress = self.events.progress(&registry);
-            let changed = poll_fn(|context| Poll::Ready(self.signals.take_changed(context))).await;
-            if changed || self.is_unchecked {
+            if self.signals.take_changed() || self.is_unchecked {
                 self.is_unchecked = true;
                 self.permission.check(self.events.seen)?;
                 if let Err(error) = self.permission.check_served() {
@@ -231,7 +229,8 @@ impl Watcher {
                 self.is_unchecked = false;
             }
             // A watch that always has unread events ends, too.
-            if self.clock.has_run_out(Instant::now()) {
+            let now = Instant::now();
+            if self.clock.has_run_out(now) {
                 return Ok(None);
             }
             if let Some(piece) = self.next_initial().await? {
@@ -240,7 +239,7 @@ impl Watcher {
             let applied = registry.cache().applied();
             let piece = self.next_events().await?;
             if let Some(piece) = piece.as_ref().filter(|piece| !piece.is_empty()) {
-                self.check_again().await?;
+                self.check_again()?;
                 return Ok(Some(piece.clone()));
             }
             if registry.closing().is_closed() {
@@ -250,7 +249,7 @@ impl Watcher {
                 // None of them was selected, and more may follow.
                 continue;
             }
-            if self.clock.takes_bookmark(Instant::now(), applied) {
+            if self.clock.takes_bookmark(now, applied) {
                 return Ok(Some(self.encoder.bookmark(applied, false)));
             }
             let progress = progress.filter(|_| self.events.awaits_progress(applied));
@@ -266,8 +265,8 @@ impl Watcher {
 
     /// Checks rights that changed while events were read: that may take long if they come from the
     /// store's history, or if a webhook converts them.
-    async fn check_again(&mut self) -> Result<()> {
-        if poll_fn(|context| Poll::Ready(self.signals.take_changed(context))).await {
+    fn check_again(&mut self) -> Result<()> {
+        if self.signals.take_changed() {
             self.is_unchecked = true;
             self.permission.check(self.events.seen)?;
         }

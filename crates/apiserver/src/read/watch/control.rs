@@ -6,7 +6,6 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Poll;
 
 use futures_util::future::BoxFuture;
 use insula_cache::Stored;
@@ -46,7 +45,7 @@ impl Control {
         let mut signals = Signals::new(&self.sources);
         loop {
             // Before rights are checked, so that no change in between is missed.
-            poll_fn(|context| Poll::Ready(signals.take_changed(context))).await;
+            signals.take_changed();
             let ends = permission.check(Revision::ZERO).is_err()
                 || permission.check_served().is_err()
                 || self.sources.are_closed();

@@ -1,9 +1,11 @@
 //! What may end a watch although no event concerns it.
 
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker, ready};
 
 use futures_util::future::BoxFuture;
+use futures_util::task::AtomicWaker;
 use insula_cache::{Collection, Lost, SpaceState};
 use tokio::sync::futures::Notified;
 
@@ -24,12 +26,29 @@ pub(super) struct Sources {
 
 /// Changes of the sources.
 ///
-/// The wait lasts across events: to begin and end one takes the lock of every source, which all
-/// watches share.
+/// The wait lasts across events: to begin, poll or end one takes the locks of its sources, which
+/// all watches share. So it is polled only after one of the sources has woken it.
 pub(super) struct Signals {
     sources: Arc<Sources>,
     /// Completes at the next change; `None` if there was one.
     wait: Option<BoxFuture<'static, ()>>,
+    wakeup: Arc<Wakeup>,
+    /// The waker of `wakeup`.
+    waker: Waker,
+}
+
+/// Notes that a source has woken the wait, and passes it on to the task of the watch.
+#[derive(Default)]
+struct Wakeup {
+    is_due: AtomicBool,
+    task: AtomicWaker,
+}
+
+impl Wake for Wakeup {
+    fn wake(self: Arc<Self>) {
+        self.is_due.store(true, Ordering::Release);
+        self.task.wake();
+    }
 }
 
 impl Sources {
@@ -78,29 +97,46 @@ impl Sources {
 
 impl Signals {
     pub fn new(sources: &Arc<Sources>) -> Self {
+        let wakeup = Arc::<Wakeup>::default();
         Self {
             sources: Arc::clone(sources),
             wait: None,
+            waker: Arc::clone(&wakeup).into(),
+            wakeup,
         }
     }
 
     /// Whether there was a change since the last call, or this is the first. Changes after this
     /// are not missed.
-    pub fn take_changed(&mut self, context: &mut Context<'_>) -> bool {
+    pub fn take_changed(&mut self) -> bool {
         let mut changed = false;
-        while self.poll_changed(context).is_ready() {
+        while self.poll_wait().is_ready() {
             changed = true;
             self.wait = Some(Box::pin(Arc::clone(&self.sources).changed()));
+            self.wakeup.is_due.store(true, Ordering::Release);
         }
         changed
     }
 
     /// Is ready when there was a change since the last [`take_changed`](Self::take_changed).
     pub fn poll_changed(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if let Some(wait) = &mut self.wait {
-            ready!(wait.as_mut().poll(context));
-            self.wait = None;
+        // Before the wait is looked at, so that no change in between is missed.
+        self.wakeup.task.register(context.waker());
+        self.poll_wait()
+    }
+
+    fn poll_wait(&mut self) -> Poll<()> {
+        let Some(wait) = &mut self.wait else {
+            return Poll::Ready(());
+        };
+        let is_due = &self.wakeup.is_due;
+        // Nearly always nothing is due, and a load does not take the line of memory from others.
+        if !is_due.load(Ordering::Acquire) || !is_due.swap(false, Ordering::AcqRel) {
+            return Poll::Pending;
         }
+        let mut context = Context::from_waker(&self.waker);
+        ready!(wait.as_mut().poll(&mut context));
+        self.wait = None;
         Poll::Ready(())
     }
 }
