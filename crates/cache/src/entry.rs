@@ -167,6 +167,11 @@ impl Stored {
         self.text.metadata()
     }
 
+    /// Returns the JSON from the metadata on, at least to their end, which is not looked for.
+    pub fn text_from_metadata(&self) -> Cow<'_, [u8]> {
+        self.text.from_metadata()
+    }
+
     /// Returns the precondition of a transaction that changes the object.
     pub const fn expected(&self) -> Expect {
         match self.built_in {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes};
 use insula_core::Revision;
-use insula_kinds::scan::Members;
+use insula_kinds::scan::{Members, skip_value};
 
 use crate::entry::{after_uid, uid, with_revision, without_revision};
 use crate::pool::{Chunk, Pool};
@@ -137,6 +137,18 @@ impl Text {
         }
     }
 
+    /// Returns the text from the metadata on, at least to their end; `{}` if there are none. This
+    /// is cheaper than [`metadata`](Self::metadata), which looks for the end.
+    pub fn from_metadata(&self) -> Cow<'_, [u8]> {
+        match self {
+            Self::Whole(json) => {
+                let start = Members::new(json, 0).start_of(b"metadata");
+                Cow::Borrowed(start.map_or(b"{}", |start| &json[start..]))
+            }
+            Self::Shared(_) | Self::Template(_) => self.metadata(),
+        }
+    }
+
     /// The UID.
     pub fn uid(&self) -> Option<&str> {
         let head: &[u8] = match self {
@@ -194,9 +206,8 @@ const FIRST_BEGINNING: usize = 4 << 10;
 
 /// Returns the range of the metadata, if the text has all of it.
 fn metadata_range(json: &[u8]) -> Option<Range<usize>> {
-    let mut members = Members::new(json, 0);
-    let found = members.find(|(name, _)| *name == b"metadata");
-    found.map(|(_, range)| range)
+    let start = Members::new(json, 0).start_of(b"metadata")?;
+    Some(start..skip_value(json, start)?)
 }
 
 #[cfg(test)]
@@ -258,11 +269,14 @@ mod tests {
                     Text::templated(json, at, &pool),
                 ] {
                     assert_eq!(text.metadata(), metadata.as_bytes());
+                    assert!(text.from_metadata().starts_with(metadata.as_bytes()));
                 }
             }
         }
         for none in ["{}", "", r#"{"kind":"K""#] {
-            assert_eq!(Text::whole(none.as_bytes(), at).metadata(), &b"{}"[..]);
+            let text = Text::whole(none.as_bytes(), at);
+            assert_eq!(text.metadata(), &b"{}"[..]);
+            assert_eq!(text.from_metadata(), &b"{}"[..]);
         }
     }
 

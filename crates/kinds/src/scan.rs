@@ -7,19 +7,52 @@ use std::ops::Range;
 
 use memchr::{memchr, memchr2};
 
+/// How many words of a string are searched before `memchr2` is called. Nearly all strings are
+/// names that end within them, and the call would take longer than the search.
+const SEARCHED_WORDS: usize = 4;
+
 /// Returns the offset of the quote that ends the string with its first character at `start`, and
 /// whether the string has escapes.
+#[inline]
 pub(crate) fn string_end(text: &[u8], start: usize) -> Option<(usize, bool)> {
     let mut at = start;
     let mut is_escaped = false;
     loop {
-        at += memchr2(b'"', b'\\', text.get(at..)?)?;
+        at += quote_or_backslash(text.get(at..)?)?;
         if text[at] == b'"' {
             return Some((at, is_escaped));
         }
         is_escaped = true;
         at += 2;
     }
+}
+
+/// Returns the offset of the first quote or backslash.
+#[inline]
+fn quote_or_backslash(text: &[u8]) -> Option<usize> {
+    let (words, _) = text.as_chunks::<WORD>();
+    let words = &words[..words.len().min(SEARCHED_WORDS)];
+    for (index, word) in words.iter().enumerate() {
+        let found = bytes_equal(*word, b'"') | bytes_equal(*word, b'\\');
+        if found != 0 {
+            return Some(index * WORD + found.trailing_zeros() as usize / 8);
+        }
+    }
+    let searched = words.len() * WORD;
+    memchr2(b'"', b'\\', &text[searched..]).map(|at| searched + at)
+}
+
+/// The bytes of a word.
+const WORD: usize = size_of::<u64>();
+
+/// Marks the bytes of the word that equal this one by their highest bits. Bytes behind the first
+/// mark may be marked, too.
+#[inline]
+const fn bytes_equal(word: [u8; WORD], byte: u8) -> u64 {
+    const ONES: u64 = u64::from_le_bytes([0x01; WORD]);
+    const HIGHEST: u64 = u64::from_le_bytes([0x80; WORD]);
+    let differs = u64::from_le_bytes(word) ^ u64::from_le_bytes([byte; WORD]);
+    differs.wrapping_sub(ONES) & !differs & HIGHEST
 }
 
 /// Appends a string without its escapes. `None` if an escape is none that the server writes.
@@ -120,12 +153,34 @@ impl<'a> Members<'a> {
         }
     }
 
+    /// Returns the offset at which the value of the member with this name begins. Nothing behind
+    /// it is read.
+    pub fn start_of(mut self, name: &[u8]) -> Option<usize> {
+        while self.state != State::Broken {
+            if self.read_name()? == name {
+                return Some(self.at);
+            }
+            self.at = skip_value(self.text, self.at)?;
+            self.state = State::Inside;
+        }
+        None
+    }
+
     /// Whether the end of the object was reached.
     pub fn has_ended(&self) -> bool {
         self.state == State::Ended
     }
 
     fn read(&mut self) -> Option<(&'a [u8], Range<usize>)> {
+        let name = self.read_name()?;
+        let start = self.at;
+        self.at = skip_value(self.text, start)?;
+        self.state = State::Inside;
+        Some((name, start..self.at))
+    }
+
+    /// Reads the name of the next member, up to its value.
+    fn read_name(&mut self) -> Option<&'a [u8]> {
         let mut next = *self.text.get(self.at)?;
         if next == b'}' {
             self.state = State::Ended;
@@ -140,13 +195,11 @@ impl<'a> Members<'a> {
         }
         let (end, _) = string_end(self.text, self.at + 1)?;
         let name = &self.text[self.at + 1..end];
-        let start = end + 2;
         if self.text.get(end + 1) != Some(&b':') {
             return None;
         }
-        self.at = skip_value(self.text, start)?;
-        self.state = State::Inside;
-        Some((name, start..self.at))
+        self.at = end + 2;
+        Some(name)
     }
 }
 
@@ -183,6 +236,36 @@ mod tests {
         }
         for text in ["", "{", r#"{"a":1"#, r#""a"#, r#""a\"#, "]", "[1,2"] {
             assert_eq!(skip_value(text.as_bytes(), 0), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn strings_of_every_length_are_read_to_their_end() {
+        for length in 0..80 {
+            let content = "a!#[]\u{80}\u{a2}\u{dc}".chars().cycle().take(length);
+            let content: String = content.collect();
+            for (text, is_escaped) in [
+                (content.clone(), false),
+                (format!("{content}\\\"{content}"), true),
+                (format!("\\\\{content}"), true),
+            ] {
+                for behind in ["", ",\"\\", r#""":"abcdefghijkl""#] {
+                    let whole = format!("{text}\"{behind}");
+                    let expected = Some((text.len(), is_escaped));
+                    assert_eq!(string_end(whole.as_bytes(), 0), expected, "{whole}");
+                }
+                assert_eq!(string_end(text.as_bytes(), 0), None, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn start_of_a_member_is_found_without_its_end() {
+        let start = |text: &str| Members::new(text.as_bytes(), 0).start_of(b"m");
+        assert_eq!(start(r#"{"k":"m","v":{"m":1},"m":{"n"#), Some(25));
+        assert_eq!(start(r#"{"m":"#), Some(5));
+        for none in ["", "{", "{}", r#"{"k":1"#, r#"{"k":1}"m":2"#, r#"["m":1]"#] {
+            assert_eq!(start(none), None, "{none}");
         }
     }
 

@@ -311,7 +311,7 @@ impl View {
             }
             Form::Whole => protobuf::encode(self.kind.type_id(), &self.tree(object), out),
             _ if self.sends_stored_json() => {
-                protobuf::encode_metadata_text(&object.metadata_text(), out);
+                protobuf::encode_metadata_text(&object.text_from_metadata(), out);
             }
             _ => protobuf::encode(type_of("PartialObjectMetadata"), &self.tree(object), out),
         }

@@ -7,6 +7,7 @@
 //! same bytes.
 
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -31,12 +32,18 @@ pub fn encode_text(of: TypeId, json: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the message of a `PartialObjectMetadata` with this metadata.
-pub fn encode_metadata_text(metadata: &[u8], out: &mut Vec<u8>) {
-    let object_meta = types().find("apimachinery.pkg.apis.meta.v1.ObjectMeta");
-    let object_meta = object_meta.expect("the table has the metadata type");
+/// Appends the message of a `PartialObjectMetadata` with the metadata that this text begins with.
+/// What follows the metadata is not read.
+pub fn encode_metadata_text(text: &[u8], out: &mut Vec<u8>) {
+    static OBJECT_META: LazyLock<TypeId> = LazyLock::new(|| {
+        let found = types().find("apimachinery.pkg.apis.meta.v1.ObjectMeta");
+        found.expect("the table has the metadata type")
+    });
     let at = open_nested(out, 1);
-    encode_text(object_meta, metadata, out);
+    if transcode_beginning(*OBJECT_META, text, out).is_none() {
+        let end = skip_value(text, 0).unwrap_or(text.len());
+        encode(*OBJECT_META, &tree(&text[..end]), out);
+    }
     close_nested(out, at);
 }
 
@@ -47,18 +54,30 @@ fn tree(json: &[u8]) -> Object {
 /// Appends the message, or nothing if the text is not as the server writes it.
 pub(super) fn transcode(of: TypeId, json: &[u8], out: &mut Vec<u8>) -> bool {
     let length = out.len();
+    let is_whole = transcode_beginning(of, json, out) == Some(json.len());
+    if !is_whole {
+        out.truncate(length);
+    }
+    is_whole
+}
+
+/// Appends the message of the object that the text begins with, and returns the length of that
+/// object's text. Appends nothing if it is not as the server writes it.
+fn transcode_beginning(of: TypeId, text: &[u8], out: &mut Vec<u8>) -> Option<usize> {
+    let length = out.len();
     let mut transcoder = Transcoder {
-        text: json,
+        text,
         at: 0,
         out,
         noted: Vec::new(),
         depth: 0,
     };
-    let is_whole = transcoder.message(of).is_some() && transcoder.at == json.len();
-    if !is_whole {
+    let written = transcoder.message(of);
+    let end = transcoder.at;
+    if written.is_none() {
         out.truncate(length);
     }
-    is_whole
+    written.map(|()| end)
 }
 
 struct Transcoder<'a> {
