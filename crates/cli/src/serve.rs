@@ -6,6 +6,7 @@ mod audit;
 mod connections;
 mod data_dir;
 pub mod encryption;
+mod free_memory;
 mod oidc;
 mod operators;
 mod pod_security;
@@ -86,6 +87,7 @@ async fn serve(settings: Settings) -> Result<(), Failure> {
         }),
         tokio::spawn(Compactor::default().run(Arc::clone(&store))),
         tokio::spawn(renewal.run()),
+        tokio::spawn(free_memory::keep_returning()),
     ];
     if let (Some(encryption), Some(encrypted)) = (settings.encryption, &encrypted) {
         beside.push(tokio::spawn(Arc::clone(encrypted).run()));
