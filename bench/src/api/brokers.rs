@@ -41,7 +41,9 @@ pub async fn measure(program: &Program, size: Size) -> Result<Figures> {
 async fn at_once(program: &Program, count: usize) -> Result<Figures> {
     progress(&format!("{count} tenants of brokers at once"));
     let mut program = program.clone();
-    program.more.extend(["--operators", "broker"].map(OsString::from));
+    program
+        .more
+        .extend(["--operators", "broker"].map(OsString::from));
     let server = program.start()?;
     deploy(&program, &server, &[])?;
     let before = server.subject.cpu()?;
