@@ -57,8 +57,7 @@ pub async fn measure(subject: &Subject, size: Size) -> Result<Figures> {
 }
 
 async fn small_tenants(subject: &Subject, client: &Client, count: usize) -> Result<Figures> {
-    subject.wait_until_idle().await?;
-    let before = subject.resident()?;
+    let before = subject.resident_later().await?;
     tenants::create(subject, client, 0, count).await?;
     let requests = (0..count * SMALL).map(|n| {
         let maps = format!("{}/configmaps", tenants::namespace(n / SMALL));
@@ -71,7 +70,7 @@ async fn small_tenants(subject: &Subject, client: &Client, count: usize) -> Resu
     let most = subject.resident()?;
     let all: Vec<String> = (0..count).map(path).collect();
     let gone = delete(subject, client, &all).await?;
-    let after = subject.resident()?;
+    let after = subject.resident_later().await?;
     Ok(gone
         .with("before", before)
         .with("there", most)

@@ -32,8 +32,6 @@ pub struct Size {
 
 /// The length of the value of a large object.
 const LARGE: usize = 1 << 20;
-/// The time that a server has to return the memory of a burst.
-const RETURN_TIME: Duration = Duration::from_secs(10);
 
 impl Size {
     /// The number of steps.
@@ -155,8 +153,7 @@ async fn burst(server: &Server, size: Size) -> Result<Figures> {
         let answer = client.call(Method::DELETE, &path, None).await?;
         answer.expect(StatusCode::OK)?;
     }
-    tokio::time::sleep(RETURN_TIME).await;
-    let after = subject.resident()?;
+    let after = subject.resident_later().await?;
     Ok(Figures::default()
         .with("before", before)
         .with("most", subject.most_resident()?)

@@ -18,6 +18,9 @@ const QUIET: Duration = Duration::from_millis(100);
 /// The timeout until the server is idle.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The time that a server has to return memory that it no longer needs.
+const RETURN_TIME: Duration = Duration::from_secs(10);
+
 /// A server under load.
 #[derive(Clone, Debug)]
 pub struct Subject {
@@ -74,6 +77,12 @@ impl Subject {
     fn memory(&self, of: impl Fn(u32) -> Result<u64>) -> Result<f64> {
         let sum: Result<u64> = self.pids.iter().map(|pid| of(*pid)).sum();
         Ok(sum? as f64)
+    }
+
+    /// Returns the resident memory after the time that the server has to return what is free.
+    pub async fn resident_later(&self) -> Result<f64> {
+        tokio::time::sleep(RETURN_TIME).await;
+        self.resident()
     }
 
     /// Waits until the server is idle.

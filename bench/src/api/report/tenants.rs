@@ -173,7 +173,7 @@ impl Results {
                 "CPU of the server",
                 "memory before they came",
                 "while they were there",
-                "when they were gone",
+                "10 s after they were gone",
                 "after / before",
             ],
             rows.collect(),
