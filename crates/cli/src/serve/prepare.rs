@@ -490,7 +490,8 @@ mod tests {
             ("[::]:6443", "https://[::1]:6443"),
             ("[fd00::1]:6443", "https://[fd00::1]:6443"),
         ] {
-            assert_eq!(local_url(listen.parse().unwrap()), url);
+            let local = local_address(listen.parse().unwrap());
+            assert_eq!(format!("https://{local}"), url);
         }
     }
 }

@@ -26,6 +26,7 @@ fn start(data: &Path, files: Option<&TlsFiles>) -> Renewal {
         tokens: None,
         trust_files: TrustFiles::default(),
         descriptions: None,
+        service_range: Default::default(),
         issuer_url: None,
         oidc: None,
         audit: None,
