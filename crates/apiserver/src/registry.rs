@@ -15,6 +15,7 @@ pub(crate) mod hooks;
 pub(crate) mod publish;
 pub mod rbac_kinds;
 pub mod resource;
+pub mod service_range;
 pub mod tenant_quota;
 pub mod tenant_status;
 pub mod versions;
@@ -32,6 +33,7 @@ use tokio::sync::Notify;
 use crate::egress::Egress;
 use crate::flow_control::{LimitTable, Limits, SpaceLimits};
 use crate::registry::access_records::AccessRecords;
+use crate::registry::built_in::BuiltIns;
 use crate::registry::continue_token::ContinueTokens;
 use crate::registry::definitions::Definitions;
 use crate::registry::fair_locks::FairLocks;
@@ -56,6 +58,7 @@ pub struct Registry {
     tenant_quota: TenantQuota,
     limits: Arc<LimitTable>,
     root_ca: Option<Arc<str>>,
+    built_in: Arc<BuiltIns>,
     encryption: Option<Arc<EncryptedStore>>,
     namespace_locks: FairLocks,
     history_turns: HistoryTurns,
@@ -138,6 +141,7 @@ impl Registry {
         secret: &[u8],
         egress: Egress,
         root_ca: Option<&str>,
+        built_in: Arc<BuiltIns>,
     ) -> Self {
         Self {
             store,
@@ -152,6 +156,7 @@ impl Registry {
             tenant_quota: TenantQuota::default(),
             limits: Arc::new(LimitTable::new(&Limits::default())),
             root_ca: root_ca.map(Arc::from),
+            built_in,
             encryption: None,
             namespace_locks: FairLocks::default(),
             history_turns: HistoryTurns::default(),
@@ -243,6 +248,11 @@ impl Registry {
         self.root_ca.as_deref()
     }
 
+    /// Returns the built-in objects, which every space has.
+    pub fn built_in(&self) -> &BuiltIns {
+        &self.built_in
+    }
+
     /// The turns of watches that read the store's history.
     pub const fn history_turns(&self) -> &HistoryTurns {
         &self.history_turns
@@ -297,11 +307,11 @@ impl Registry {
         let collection = self.cache.find(&address.kind, &address.space);
         let stored = collection.and_then(|collection| collection.get(&address.within()));
         stored.or_else(|| {
-            if !built_in::are_some(&address.kind) {
+            if !self.built_in.are_some(&address.kind) {
                 return None;
             }
             let state = self.cache.space_state(&address.space)?;
-            built_in::find(address, &state)
+            self.built_in.find(address, &state)
         })
     }
 

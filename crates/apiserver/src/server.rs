@@ -35,8 +35,10 @@ use crate::pipeline::oidc::Provider;
 use crate::pipeline::service_account::Accounts;
 use crate::pipeline::trust::CurrentTrust;
 use crate::registry::Registry;
+use crate::registry::built_in::BuiltIns;
 use crate::registry::encryption::CacheResolver;
 use crate::registry::hooks::Hooks;
+use crate::registry::service_range::ServiceRange;
 use crate::registry::tenant_quota::TenantQuota;
 use crate::server::accept::Accepting;
 use crate::server::connection::{Ending, connect};
@@ -75,6 +77,10 @@ pub struct Options {
     pub pod_security: PodSecurity,
     /// The CA of the server's certificate, in PEM, which is published to every namespace.
     pub root_ca: Option<String>,
+    /// The address in the endpoints of the Service `kubernetes`; the listener's if there is none.
+    pub endpoint: Option<SocketAddr>,
+    /// The range of cluster IPs.
+    pub service_range: ServiceRange,
     /// The descriptions in OpenAPI documents.
     pub descriptions: Option<Descriptions>,
     /// The store, if it encrypts: it asks the cache which space a key belongs to.
@@ -115,7 +121,15 @@ impl Server {
     pub async fn start(store: Arc<dyn Store>, options: Options) -> Result<Self, Error> {
         let tls = Acceptor::new(options.certificates, Arc::clone(&options.trust))?;
         let spaces = Arc::new(LimitTable::new(&options.limits));
+        options.listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(options.listener)?;
+        let endpoint = match options.endpoint {
+            Some(endpoint) => endpoint,
+            None => listener.local_addr()?,
+        };
+        let built_in = Arc::new(BuiltIns::new(endpoint, options.service_range));
         let hooks = Hooks {
+            built_in: Arc::clone(&built_in),
             limits: Arc::clone(&spaces),
             limits_every_tenant: !options.tenant_quota.is_empty(),
         };
@@ -124,8 +138,6 @@ impl Server {
         if let Some(encryption) = &options.encryption {
             encryption.attach(Arc::new(CacheResolver(Arc::clone(&cache))));
         }
-        options.listener.set_nonblocking(true)?;
-        let listener = TcpListener::from_std(options.listener)?;
         let egress = Egress::new(options.egress, listener.local_addr()?);
         let registry = Registry::new(
             store,
@@ -134,6 +146,7 @@ impl Server {
             &options.secret,
             egress,
             options.root_ca.as_deref(),
+            built_in,
         );
         let registry = registry
             .with_pod_security(options.pod_security)

@@ -13,6 +13,7 @@ mod audit_secrets;
 mod audit_webhook;
 mod bad_input;
 mod breakout;
+mod cluster_objects;
 mod create;
 mod default_roles;
 mod default_tenant;

@@ -263,9 +263,9 @@ async fn watch_ends_after_its_timeout() -> anyhow::Result<()> {
 async fn watch_with_unread_events_ends_after_its_timeout() -> anyhow::Result<()> {
     let (server, client) = start().await?;
     let path = format!("{MAPS}?watch=1&timeoutSeconds=1");
+    let begun = Instant::now();
     let mut watch = client.watch(&path).await?;
     let registry = Arc::clone(server.registry());
-    let begun = Instant::now();
     // It ends by itself, whatever becomes of the watch.
     let writer = tokio::spawn(async move {
         let mut round = 0;

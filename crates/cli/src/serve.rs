@@ -162,6 +162,8 @@ fn options(prepared: Prepared) -> Result<(Options, Arc<Authority>), Failure> {
         egress: prepared.egress,
         pod_security: prepared.pod_security,
         root_ca: Some(prepared.root_ca),
+        endpoint: Some(prepared.endpoint),
+        service_range: prepared.service_range,
         descriptions: prepared.descriptions,
         encryption: None,
     };

@@ -69,7 +69,7 @@ fn aggregated(registry: &Registry, space: &Space) -> BTreeSet<String> {
 
 static BUILT_IN_AGGREGATED: LazyLock<Vec<String>> = LazyLock::new(|| {
     let roles = bootstrap::objects(RbacKind::ClusterRole).iter();
-    let aggregated = roles.filter(|role| is_aggregated(&role.object()));
+    let aggregated = roles.filter(|role| is_aggregated(role.object()));
     aggregated.map(|role| role.name().to_owned()).collect()
 });
 

@@ -29,6 +29,7 @@ pub mod scan;
 pub mod selector;
 pub mod text;
 pub mod time;
+pub mod toleration;
 mod types;
 pub mod validate;
 

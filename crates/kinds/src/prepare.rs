@@ -35,6 +35,8 @@ pub struct CreateContext<'a> {
     pub uid: &'a str,
     /// The current time, RFC 3339 with seconds.
     pub now: &'a str,
+    /// The IP family of cluster IPs.
+    pub ip_family: &'a str,
     /// Allocates a cluster IP for a service.
     pub cluster_ip: &'a mut dyn FnMut() -> String,
     /// Allocates a node port.

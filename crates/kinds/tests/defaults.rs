@@ -281,6 +281,7 @@ fn stored(kind: &Kind, mut object: Object) -> Object {
     let mut creation = prepare::CreateContext {
         uid: "<uid>",
         now: "2026-11-15T20:43:38Z",
+        ip_family: "IPv4",
         cluster_ip: &mut || "10.96.0.0".to_owned(),
         node_port: &mut || 32769,
     };

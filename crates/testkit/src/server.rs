@@ -18,6 +18,7 @@ use insula_apiserver::pipeline::oidc::Provider;
 use insula_apiserver::pipeline::service_account::{Accounts, Issuer};
 use insula_apiserver::pipeline::trust::CurrentTrust;
 use insula_apiserver::pod_security::PodSecurity;
+use insula_apiserver::registry::service_range::ServiceRange;
 use insula_apiserver::registry::tenant_quota::TenantQuota;
 use insula_apiserver::server::tls::Certificates;
 use insula_apiserver::{Descriptions, Limits, Options, Registry, Server};
@@ -109,6 +110,8 @@ pub struct Setup {
     pub pod_security: PodSecurity,
     /// Descriptions for the OpenAPI documents, in JSON.
     pub descriptions: Option<String>,
+    /// The range of cluster IPs.
+    pub service_range: ServiceRange,
     /// Whether the store is encrypted. `INSULA_TEST_ENCRYPTION` encrypts every test server's.
     pub encrypted: bool,
     /// The settings of the controllers.
@@ -230,6 +233,8 @@ impl TestServer {
             egress: setup.egress,
             pod_security: setup.pod_security,
             encryption,
+            endpoint: None,
+            service_range: setup.service_range,
             descriptions: match &setup.descriptions {
                 Some(json) => Some(Descriptions::parse(json.as_bytes())?),
                 None => None,

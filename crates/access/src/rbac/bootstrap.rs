@@ -39,8 +39,8 @@ impl BuiltIn {
 
     /// The object as served, without the fields that each space adds (uid, timestamps). An
     /// aggregated role has the rules that result when no other roles exist.
-    pub fn object(&self) -> Map<String, Value> {
-        self.object.clone()
+    pub const fn object(&self) -> &Map<String, Value> {
+        &self.object
     }
 }
 

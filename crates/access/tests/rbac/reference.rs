@@ -73,7 +73,7 @@ impl Reference {
             bootstrap::objects(kind).iter().map(move |of| {
                 let namespace = of.namespace().unwrap_or_default();
                 let key = (kind, namespace.to_owned(), of.name().to_owned());
-                (key, Value::Object(of.object()))
+                (key, Value::Object(of.object().clone()))
             })
         });
         let mut objects: BTreeMap<Key, Value> = built_in.collect();

@@ -1,6 +1,6 @@
 //! Lists at a revision that the cache no longer has, from the store.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -8,9 +8,8 @@ use insula_core::{Layout, Place, ResourceName, Revision, Space, Spaces};
 use insula_kinds::Kind;
 use insula_store::{At, Entry, Error, Key, KeyRange};
 
-use super::list::{Order, Page, PageRequest, Positioned, Remaining, choose_of, merge_built_in};
+use super::list::{Order, Page, PageRequest, Positioned, Remaining, built_in_objects};
 use crate::registry::Registry;
-use crate::registry::built_in;
 use crate::registry::publish::{self, Sharing};
 use crate::registry::resource::Resource;
 use insula_cache::{Stored, expiry, tenant_of};
@@ -36,19 +35,15 @@ pub(super) async fn read(
         return Err(compacted(registry));
     }
     let mut entries = Entries::of(registry, request, Wanted::One(space), revision);
-    if built_in::are_some(&request.list.kind.storage()) {
-        let mut stored = Vec::new();
-        while let Some(page) = entries.next(MAX_BATCH).await? {
-            stored.extend(page.into_iter().map(|one| one.object));
-        }
-        let all = merge_built_in(registry, request, space, stored);
-        return Ok(choose_of(registry, request, all, revision));
-    }
     if let Some(after) = request.after {
         entries.skip_to(space, after);
     }
-    let mut found = Found::default();
+    let mut found = Found {
+        built_in: built_in_objects(registry, request, space).into(),
+        ..Found::default()
+    };
     found.add(request, &mut entries).await?;
+    found.add_built_in(request, None);
     Ok(found.into_page(request, revision))
 }
 
@@ -83,6 +78,8 @@ async fn everywhere(
 #[derive(Default)]
 struct Found {
     objects: Vec<Positioned>,
+    /// The built-in objects of the space that are not passed yet, in key order.
+    built_in: VecDeque<Arc<Stored>>,
     /// Whether another one follows.
     more: bool,
 }
@@ -106,15 +103,37 @@ impl Found {
                 return Ok(());
             };
             for one in page {
-                if !everything && !request.selection.chooses(request.view, &one.object) {
-                    continue;
-                }
-                if request.limit > 0 && self.objects.len() == request.limit {
-                    self.more = true;
+                self.add_built_in(request, Some(&one.order.key));
+                self.push(request, one);
+                if self.more {
                     return Ok(());
                 }
-                self.objects.push(one);
             }
+        }
+    }
+
+    /// Adds the built-in objects with smaller keys, or all. Passes the one with this key, which
+    /// the stored one shadows.
+    fn add_built_in(&mut self, request: PageRequest<'_>, until: Option<&str>) {
+        while let Some(first) = self.built_in.front()
+            && until.is_none_or(|until| *first.key <= *until)
+        {
+            let is_shadowed = until == Some(&*first.key);
+            if let Some(first) = self.built_in.pop_front().filter(|_| !is_shadowed) {
+                self.push(request, Positioned::in_one_space(first));
+            }
+        }
+    }
+
+    /// Adds an object if it is selected, and the page is not full.
+    fn push(&mut self, request: PageRequest<'_>, one: Positioned) {
+        let selection = request.selection;
+        if !selection.is_everything() && !selection.chooses(request.view, &one.object) {
+            return;
+        }
+        match request.limit > 0 && self.objects.len() == request.limit {
+            true => self.more = true,
+            false => self.objects.push(one),
         }
     }
 

@@ -13,7 +13,6 @@ use crate::codec::view::{ListMeta, View};
 use crate::flow_control::cpu_bound;
 use crate::pipeline::authorize::Caller;
 use crate::registry::Registry;
-use crate::registry::built_in;
 use crate::registry::continue_token::{ListScope, Resume};
 use crate::registry::publish::{self, Sharing};
 use crate::registry::versions;
@@ -311,7 +310,8 @@ fn cached(registry: &Registry, request: PageRequest<'_>, until: Option<Revision>
         return None;
     }
     let (objects, after) = (&contents.objects, request.after_key());
-    let built_in = unshadowed(registry, request, space, objects);
+    let mut built_in = built_in_objects(registry, request, space);
+    built_in.retain(|one| objects.get(&one.key).is_none());
     let count = || Some(objects.count(&prefix, after) + built_in.len());
     let terms = request.selection.terms();
     let candidates = objects.candidates(&terms, &prefix, after);
@@ -342,25 +342,24 @@ fn contents(collection: &Collection, until: Option<Revision>) -> Option<Contents
     }
 }
 
-/// Returns the built-in objects of a space from where the list continues, without those that
-/// stored ones take the place of.
-fn unshadowed(
+/// Returns the built-in objects of a space from where the list continues, also those that stored
+/// ones shadow.
+pub(super) fn built_in_objects(
     registry: &Registry,
     request: PageRequest<'_>,
     space: &Space,
-    stored: &Objects,
 ) -> Vec<Arc<Stored>> {
     let kind = request.list.kind.storage();
-    if !built_in::are_some(&kind) {
+    if !registry.built_in().are_some(&kind) {
         return Vec::new();
     }
-    let Some(life) = registry.cache().space_state(space) else {
+    let Some(state) = registry.cache().space_state(space) else {
         return Vec::new();
     };
     let prefix = request.selection.prefix(request.list.namespace);
-    let mut all = built_in::all(&kind, space, &prefix, &life);
+    let mut all = registry.built_in().all(&kind, space, &prefix, &state);
     let after = request.after_key();
-    all.retain(|one| after.is_none_or(|after| *one.key > *after) && stored.get(&one.key).is_none());
+    all.retain(|one| after.is_none_or(|after| *one.key > *after));
     all
 }
 
@@ -392,23 +391,23 @@ fn with_published(
     Some(choose_of(registry, request, all, revision))
 }
 
-/// Merges the built-in objects of a space into its stored ones.
+/// Merges the built-in objects of a space into its stored ones, which shadow them.
 pub(super) fn merge_built_in(
     registry: &Registry,
     request: PageRequest<'_>,
     space: &Space,
     stored: Vec<Arc<Stored>>,
 ) -> Vec<Arc<Stored>> {
-    let Some(life) = registry.cache().space_state(space) else {
-        return stored;
-    };
-    let prefix = request.selection.prefix(request.list.namespace);
-    let kind = request.list.kind.storage();
-    built_in::merge(stored, built_in::all(&kind, space, &prefix, &life))
+    let mut all = stored;
+    all.extend(built_in_objects(registry, request, space));
+    // The sort is stable: of two with the same key, the stored one is first.
+    all.sort_by(|one, other| one.key.cmp(&other.key));
+    all.dedup_by(|later, first| later.key == first.key);
+    all
 }
 
 /// Selects from all objects of one space, in key order.
-pub(super) fn choose_of(
+fn choose_of(
     registry: &Registry,
     request: PageRequest<'_>,
     mut objects: Vec<Arc<Stored>>,

@@ -1,92 +1,206 @@
-//! Built-in objects: the RBAC roles and bindings that Kubernetes creates at its first start.
+//! Built-in objects: those that Kubernetes creates at its first start. They are RBAC roles and
+//! bindings, and what else every cluster has ([`cluster`]).
 //!
 //! They are not stored: all tenants share one table. A space shows them as its own, with a UID
 //! and the creation time of its tenant. One that is changed in a space is stored there and
-//! shadows the table's. They cannot be deleted, because no controller would restore them.
+//! shadows the table's. Most cannot be deleted, because no controller would restore them; the
+//! Service `kubernetes` and its endpoints are replaced by the same object with another UID.
 
+mod cluster;
+
+use std::net::SocketAddr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use insula_access::rbac::RbacKind;
 use insula_access::rbac::bootstrap::{self, BuiltIn};
 use insula_core::Space;
-use insula_kinds::KindId;
+use insula_kinds::{KindId, Object};
 use serde_json::{Value, json};
+use uuid::Uuid;
 
+use self::cluster::{ClusterObject, ClusterObjects};
 use crate::registry::Address;
 use crate::registry::encoding::encoded;
 use crate::registry::rbac_kinds;
 use crate::registry::resource::Resource;
+use crate::registry::service_range::ServiceRange;
 use insula_cache::{SpaceState, Stored};
 
-/// Whether a built-in object has this kind and key.
-pub fn is_one(kind: &Resource, within: &str) -> bool {
-    rbac_kind(kind).is_some_and(|kind| bootstrap::find(kind, within).is_some())
+/// The built-in objects of a server.
+#[derive(Debug)]
+pub struct BuiltIns {
+    cluster: ClusterObjects,
+    service_range: ServiceRange,
 }
 
-/// Whether the kind has built-in objects.
-pub fn are_some(kind: &Resource) -> bool {
-    rbac_kind(kind).is_some()
+/// A built-in object as its table has it: the same in every space.
+#[derive(Clone, Copy)]
+struct Template<'a> {
+    key: &'a str,
+    object: &'a Object,
 }
 
-/// Returns the built-in object at an address, as the space shows it.
-pub fn find(address: &Address, state: &SpaceState) -> Option<Arc<Stored>> {
-    let kind = rbac_kind(&address.kind)?;
-    let found = bootstrap::find(kind, &address.within())?;
-    Some(Arc::new(shown(&address.kind, &address.space, found, state)))
+impl BuiltIns {
+    /// The built-in objects of a server that clients of all spaces reach at this address.
+    pub fn new(endpoint: SocketAddr, service_range: ServiceRange) -> Self {
+        Self {
+            cluster: ClusterObjects::new(endpoint, &service_range),
+            service_range,
+        }
+    }
+
+    /// Returns the range of cluster IPs.
+    pub const fn service_range(&self) -> ServiceRange {
+        self.service_range
+    }
+
+    /// Whether there is a built-in object at this address.
+    pub fn has(&self, address: &Address) -> bool {
+        self.are_some(&address.kind) && self.template(&address.kind, &address.within()).is_some()
+    }
+
+    /// Whether there is a built-in object of this kind with this key.
+    pub fn has_key(&self, kind: &Resource, key: &str) -> bool {
+        self.template(kind, key).is_some()
+    }
+
+    /// Whether the kind has built-in objects.
+    pub fn are_some(&self, kind: &Resource) -> bool {
+        rbac_kind(kind).is_some() || !self.cluster_objects(kind).is_empty()
+    }
+
+    /// Returns the built-in object at an address, as the space shows it.
+    pub fn find(&self, address: &Address, state: &SpaceState) -> Option<Arc<Stored>> {
+        let key = address.within();
+        let template = self.template(&address.kind, &key)?;
+        Some(Arc::new(shown(
+            &address.kind,
+            &address.space,
+            template,
+            state,
+        )))
+    }
+
+    /// Returns the built-in objects of a kind with this key prefix, in key order, as the space
+    /// shows them.
+    pub fn all(
+        &self,
+        kind: &Resource,
+        space: &Space,
+        prefix: &str,
+        state: &SpaceState,
+    ) -> Vec<Arc<Stored>> {
+        let chosen = self.templates(kind);
+        let chosen = chosen.filter(|template| template.key.starts_with(prefix));
+        chosen
+            .map(|template| Arc::new(shown(kind, space, template, state)))
+            .collect()
+    }
+
+    /// Returns the built-in object that a stored object shadows, if any.
+    pub fn shadowed(
+        &self,
+        kind: KindId,
+        space: &Space,
+        object: &Stored,
+        state: &SpaceState,
+    ) -> Option<Arc<Stored>> {
+        let kind = kind.into();
+        let template = self.template(&kind, &object.key)?;
+        Some(Arc::new(shown(&kind, space, template, state)))
+    }
+
+    /// Whether an object at this address comes back with another UID when it is deleted.
+    pub fn is_restored(&self, address: &Address) -> bool {
+        let id = address.kind.id();
+        id.is_some_and(|id| self.cluster.are_restored(id)) && self.has(address)
+    }
+
+    /// Returns the object that takes the place of a deleted one, as it is stored.
+    pub fn restored(&self, address: &Address, now: &str) -> Option<Bytes> {
+        let key = address.within();
+        let template = self.template(&address.kind, &key)?;
+        let uid = Uuid::new_v4().to_string();
+        Some(encode(address, template.object, &uid, now.into()))
+    }
+
+    fn cluster_objects(&self, kind: &Resource) -> &[ClusterObject] {
+        kind.id().map_or(&[], |id| self.cluster.of(id))
+    }
+
+    fn template(&self, kind: &Resource, key: &str) -> Option<Template<'_>> {
+        if let Some(kind) = rbac_kind(kind) {
+            return bootstrap::find(kind, key).map(Template::from);
+        }
+        let objects = self.cluster_objects(kind).iter();
+        objects
+            .map(Template::from)
+            .find(|template| template.key == key)
+    }
+
+    fn templates(&self, kind: &Resource) -> impl Iterator<Item = Template<'_>> {
+        let roles = rbac_kind(kind).map_or(&[][..], bootstrap::objects);
+        let others = self.cluster_objects(kind).iter().map(Template::from);
+        roles.iter().map(Template::from).chain(others)
+    }
 }
 
-/// Returns the built-in objects of a kind with this key prefix, in key order, as the space
-/// shows them.
-pub fn all(kind: &Resource, space: &Space, prefix: &str, state: &SpaceState) -> Vec<Arc<Stored>> {
-    let table: &[BuiltIn] = rbac_kind(kind).map_or(&[], bootstrap::objects);
-    let chosen = table.iter().filter(|one| one.key().starts_with(prefix));
-    chosen
-        .map(|one| Arc::new(shown(kind, space, one, state)))
-        .collect()
+impl<'a> From<&'a BuiltIn> for Template<'a> {
+    fn from(role: &'a BuiltIn) -> Self {
+        Self {
+            key: role.key(),
+            object: role.object(),
+        }
+    }
 }
 
-/// Returns the built-in object that a stored object shadows, if any.
-pub fn shadowed(
-    kind: KindId,
-    space: &Space,
-    object: &Stored,
-    state: &SpaceState,
-) -> Option<Arc<Stored>> {
-    let found = bootstrap::find(rbac_kinds::rbac_kind(kind)?, &object.key)?;
-    Some(Arc::new(shown(&kind.into(), space, found, state)))
-}
-
-/// Merges stored and built-in objects in key order. Stored objects shadow built-in ones.
-pub fn merge(stored: Vec<Arc<Stored>>, built_in: Vec<Arc<Stored>>) -> Vec<Arc<Stored>> {
-    let mut all = stored;
-    all.extend(built_in);
-    // The sort is stable: of two with the same key, the stored one is first.
-    all.sort_by(|one, other| one.key.cmp(&other.key));
-    all.dedup_by(|later, first| later.key == first.key);
-    all
+impl<'a> From<&'a ClusterObject> for Template<'a> {
+    fn from(one: &'a ClusterObject) -> Self {
+        Self {
+            key: &one.key,
+            object: &one.object,
+        }
+    }
 }
 
 fn rbac_kind(kind: &Resource) -> Option<RbacKind> {
     kind.id().and_then(rbac_kinds::rbac_kind)
 }
 
-fn shown(kind: &Resource, space: &Space, one: &BuiltIn, state: &SpaceState) -> Stored {
+fn shown(kind: &Resource, space: &Space, template: Template<'_>, state: &SpaceState) -> Stored {
+    let (namespace, name) = match template.key.split_once('/') {
+        Some((namespace, name)) => (Some(namespace), name),
+        None => (None, template.key),
+    };
     let address = Address {
         kind: kind.clone(),
         space: space.clone(),
-        namespace: one.namespace().map(str::to_owned),
-        name: one.name().to_owned(),
+        namespace: namespace.map(str::to_owned),
+        name: name.to_owned(),
     };
-    let mut object = one.object();
+    let uid = uid(state, &kind.resource, template.key);
+    let value = encode(&address, template.object, &uid, created(state));
+    Stored::built_in(template.key.into(), state.birth, &value)
+}
+
+/// Encodes an object of the table, with what differs between spaces.
+fn encode(address: &Address, object: &Object, uid: &str, created: Value) -> Bytes {
+    let mut object = object.clone();
     let metadata = object.entry("metadata").or_insert_with(|| json!({}));
     metadata["selfLink"] = address.self_link().into();
-    metadata["uid"] = uid(state, kind.resource.as_str(), one.key()).into();
-    metadata["creationTimestamp"] = created(state);
-    if let Some(tenant) = space.tenant() {
+    metadata["uid"] = uid.into();
+    if let Some(tenant) = address.space.tenant() {
         metadata["tenant"] = tenant.as_str().into();
     }
-    let value = encoded(kind, &object);
-    Stored::built_in(one.key().into(), state.birth, &value)
+    metadata["creationTimestamp"] = created.clone();
+    // What is so of a built-in object has been so since it was there.
+    let conditions = object.get_mut("status");
+    let conditions = conditions.and_then(|status| status.get_mut("conditions")?.as_array_mut());
+    for condition in conditions.into_iter().flatten() {
+        condition["lastTransitionTime"] = created.clone();
+    }
+    encoded(address.of(), &object)
 }
 
 /// Returns a stable UID that differs between spaces.

@@ -10,13 +10,15 @@ use memchr::memmem;
 
 use crate::flow_control::{LimitTable, TenantLimits};
 use crate::registry::access_kinds::revocations;
-use crate::registry::built_in;
+use crate::registry::built_in::BuiltIns;
 use crate::registry::rbac_kinds::rbac_kind;
 
 /// Maps kinds to the derived values that depend on them, provides built-in objects, and applies
 /// the limits in tenants' objects.
 #[derive(Debug)]
 pub struct Hooks {
+    /// The built-in objects.
+    pub built_in: Arc<BuiltIns>,
     /// The limits of all spaces.
     pub limits: Arc<LimitTable>,
     /// Whether there is a default quota.
@@ -63,7 +65,7 @@ impl insula_cache::Hooks for Hooks {
         object: &Stored,
         state: &SpaceState,
     ) -> Option<Arc<Stored>> {
-        built_in::shadowed(kind, space, object, state)
+        self.built_in.shadowed(kind, space, object, state)
     }
 
     fn limits_every_tenant(&self) -> bool {

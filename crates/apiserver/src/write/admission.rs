@@ -8,6 +8,7 @@ mod certificate_approval;
 pub mod certificate_requester;
 mod certificate_subject;
 pub mod credential_revocation;
+mod default_class;
 pub mod lifecycle;
 mod limit_ranger;
 mod owner_references;
@@ -16,7 +17,9 @@ mod policy_params;
 mod priority;
 mod published_definitions;
 mod rbac_escalation;
+mod runtime_class;
 mod service_account;
+mod volume_claim_resize;
 pub mod webhooks;
 
 use std::pin::Pin;
@@ -46,6 +49,8 @@ macro_rules! step {
 const CHAIN: &[Step] = &[
     // Defaults and mutating webhooks, before a name is generated.
     step!(Mutate, limit_ranger::fills, limit_ranger::admit),
+    step!(Mutate, default_class::applies, default_class::admit),
+    step!(Mutate, is_new_pod, runtime_class::admit),
     step!(Mutate, webhooks::are_configured, webhooks::mutate_object),
     // The object has its name, and the server has not filled it in yet.
     step!(Name, is_create, published_definitions::admit),
@@ -75,6 +80,11 @@ const CHAIN: &[Step] = &[
     // The object is valid.
     step!(Validate, limit_ranger::limits, limit_ranger::validate),
     step!(Validate, pod_security::applies, pod_security::validate),
+    step!(
+        Validate,
+        volume_claim_resize::applies,
+        volume_claim_resize::validate
+    ),
     step!(
         Validate,
         webhooks::are_configured,

@@ -1,5 +1,7 @@
 //! Cluster IPs and node ports of services. Nothing routes them, but clients read them.
 
+mod families;
+
 use std::collections::HashSet;
 
 use insula_core::Space;
@@ -7,6 +9,7 @@ use insula_kinds::{Object, Value, prepare};
 use uuid::Uuid;
 
 use crate::registry::{Address, Registry};
+use crate::status::{Result, StatusError};
 use insula_kinds::core_kind;
 
 /// Allocates cluster IPs and node ports that no service of the space uses.
@@ -18,7 +21,7 @@ pub struct Allocator<'a> {
     ports: Ports<'a>,
 }
 
-/// Free addresses of `10.96.0.0/12`.
+/// Free addresses of the range of cluster IPs.
 pub struct Addresses<'a>(InUse<'a, String>);
 
 /// Free ports of 30000 to 32767.
@@ -53,36 +56,48 @@ impl<'a> Allocator<'a> {
     }
 }
 
-/// Allocates what an updated service needs for its new type.
-pub fn for_update(registry: &Registry, address: &Address, object: &mut Object) {
+/// Refuses a service that requests addresses of a family that the server does not have.
+pub fn check(registry: &Registry, address: &Address, object: &Object) -> Result<()> {
     if !address.kind.is(core_kind("services")) {
-        return;
+        return Ok(());
     }
+    let errors = families::unavailable(object, registry.built_in().service_range());
+    match errors.is_empty() {
+        true => Ok(()),
+        false => Err(StatusError::invalid(address.of(), &address.name, &errors)),
+    }
+}
+
+/// Allocates what an updated service needs for its new type.
+pub fn for_update(registry: &Registry, address: &Address, object: &mut Object) -> Result<()> {
+    if !address.kind.is(core_kind("services")) {
+        return Ok(());
+    }
+    check(registry, address, object)?;
     let mut allocator = Allocator::new(registry, &address.space);
     let (ips, ports) = allocator.parts();
     ports.reserve_requested(object);
     let mut with = prepare::CreateContext {
         uid: "",
         now: "",
+        ip_family: registry.built_in().service_range().family(),
         cluster_ip: &mut || ips.next(),
         node_port: &mut || ports.next(),
     };
     prepare::allocate(object, &mut with);
+    Ok(())
 }
 
 impl Addresses<'_> {
     /// Allocates an address.
     pub fn next(&mut self) -> String {
+        let range = self.0.registry.built_in().service_range();
         let in_use = self.0.read(|spec, in_use| {
             let address = spec.get("clusterIP").and_then(Value::as_str);
             in_use.extend(address.map(str::to_owned));
         });
-        // By convention the first addresses belong to the API server and to DNS.
         let free = (0..1 << 16)
-            .map(|_| {
-                let offset = 256 + (random() % ((1 << 20) - 512)) as u32;
-                std::net::Ipv4Addr::from(u32::from_be_bytes([10, 96, 0, 0]) + offset).to_string()
-            })
+            .map(|_| range.choose(random()).to_string())
             .find(|address| !in_use.contains(address))
             .unwrap_or_default();
         in_use.insert(free.clone());

@@ -204,6 +204,8 @@ fn encode_new(address: &Address, object: Value, now: &str) -> bytes::Bytes {
     let mut with = prepare::CreateContext {
         uid: &uid,
         now,
+        // No service is among them.
+        ip_family: "",
         cluster_ip: &mut String::new,
         node_port: &mut || 0,
     };

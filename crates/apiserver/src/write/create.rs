@@ -17,12 +17,11 @@ use super::ownership::Ownership;
 use super::{Done, metadata, strategy};
 use crate::codec::input::Sent;
 use crate::pipeline::authorize::Caller;
-use crate::registry::built_in;
 use crate::registry::resource::Resource;
 use crate::registry::{Address, Registry};
 use crate::request::query::{Query, WriteOptions};
 use crate::status::{Result, StatusError};
-use crate::write::allocate::Allocator;
+use crate::write::allocate::{self, Allocator};
 use crate::write::bootstrap_objects;
 use crate::write::names;
 use crate::write::quota;
@@ -203,12 +202,13 @@ impl CreateRequest<'_> {
         now: &str,
     ) -> Result<Done> {
         let kind = self.kind;
-        if built_in::is_one(&address.kind, &address.within()) {
+        if registry.built_in().has(address) {
             return Err(StatusError::already_exists(kind, &address.name));
         }
         metadata::set_location(&mut object, address)?;
         let mut admission = self.admission(registry, address, &mut object);
         admission.run(Phase::Name).await?;
+        allocate::check(registry, address, admission.object)?;
         prepare_object(registry, kind, address, admission.object, now);
         admission.run(Phase::Content).await?;
         let Verdict {
@@ -338,6 +338,7 @@ fn prepare_object(
     let mut with = prepare::CreateContext {
         uid: &uid,
         now,
+        ip_family: registry.built_in().service_range().family(),
         cluster_ip: &mut cluster_ip,
         node_port: &mut node_port,
     };

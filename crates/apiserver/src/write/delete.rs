@@ -2,6 +2,7 @@
 
 mod mark;
 mod options;
+mod restore;
 
 use std::sync::Arc;
 
@@ -22,7 +23,6 @@ use crate::codec::input::Sent;
 use crate::codec::view::View;
 use crate::pipeline::authorize::Caller;
 use crate::read::{Listing, collect};
-use crate::registry::built_in;
 use crate::registry::encoding::encoded;
 use crate::registry::publish::{self, absent};
 use crate::registry::resource::Resource;
@@ -125,7 +125,7 @@ pub async fn delete_collection(
     // Built-in objects and definitions published by the system are not part of the collection.
     listing
         .objects
-        .retain(|object| !built_in::is_one(&stored, &object.key));
+        .retain(|object| !registry.built_in().has_key(&stored, &object.key));
     if publish::concerns(&stored, space) {
         let own = |object: &Arc<Stored>| publish::is_own(registry, space, object);
         listing.objects.retain(own);
@@ -231,6 +231,12 @@ pub async fn remove_admitted(
         ..attributes
     });
     check_deletable(registry, kind, address).await?;
+    if registry.built_in().is_restored(address)
+        && let Some(replaced) =
+            restore::replace(registry, kind, address, options, attributes.as_ref()).await?
+    {
+        return Ok(Some(replaced));
+    }
     // The cache is nearly always current, so the first attempt uses it. A result without a commit
     // may be an artefact of a stale cache: only a fresh read confirms it.
     let mut is_fresh = options.dry_run;
@@ -313,25 +319,10 @@ async fn try_delete(
     if attributes.is_none() && is_removed_at_once(address, options, current) {
         return commit_removal(registry, address, options, current).await;
     }
-    let mut object = current.tree();
     if let Some(attributes) = attributes {
-        let shown;
-        let old = match attributes.kind.custom() {
-            None => &object,
-            Some(_) => {
-                shown = strategy::convert_from_storage(
-                    registry,
-                    Some(attributes.caller),
-                    attributes.kind,
-                    current,
-                )
-                .await?;
-                &shown
-            }
-        };
-        webhooks::mutate(attributes, None, Some(old)).await?;
-        webhooks::validate(attributes, None, Some(old)).await?;
+        admit(registry, attributes, current).await?;
     }
+    let mut object = current.tree();
     match mark(address, &mut object, options) {
         Mark::Remove => commit_removal(registry, address, options, current).await,
         Mark::Unchanged => Ok(Attempt::Unchanged(Deleted::marked(Arc::clone(current)))),
@@ -354,6 +345,23 @@ async fn try_delete(
             })
         }
     }
+}
+
+/// Asks the webhooks and policies about the deletion of an object.
+async fn admit(
+    registry: &Registry,
+    attributes: &Attributes<'_>,
+    current: &Arc<Stored>,
+) -> Result<()> {
+    let old = match attributes.kind.custom() {
+        None => current.tree(),
+        Some(_) => {
+            let (caller, kind) = (Some(attributes.caller), attributes.kind);
+            strategy::convert_from_storage(registry, caller, kind, current).await?
+        }
+    };
+    webhooks::mutate(attributes, None, Some(&old)).await?;
+    webhooks::validate(attributes, None, Some(&old)).await
 }
 
 /// Whether an object is removed without being marked, as far as that shows without decoding it.
@@ -425,7 +433,8 @@ fn check_preconditions(
 async fn check_deletable(registry: &Registry, kind: &Kind, address: &Address) -> Result<()> {
     let namespace =
         address.kind.is(core_kind("namespaces")) && NAMESPACES.contains(&address.name.as_str());
-    let built_in = built_in::is_one(&address.kind, &address.within());
+    let built_in = registry.built_in();
+    let built_in = built_in.has(address) && !built_in.is_restored(address);
     if (namespace || built_in) && !is_terminating_space(registry, &address.space).await? {
         let why = match namespace {
             true => "this namespace may not be deleted",

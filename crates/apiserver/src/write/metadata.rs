@@ -30,6 +30,12 @@ pub fn text<'a>(object: &'a Object, member: &str) -> Option<&'a str> {
     (!text.is_empty()).then_some(text)
 }
 
+/// Returns an annotation.
+pub fn annotation<'a>(object: &'a Object, name: &str) -> Option<&'a str> {
+    let annotations = object.get("metadata")?.get("annotations")?;
+    annotations.get(name)?.as_str()
+}
+
 /// Fills in `namespace`, `tenant` and `selfLink`, and rejects different ones.
 pub fn set_location(object: &mut Object, address: &Address) -> Result<()> {
     let metadata = of(object);

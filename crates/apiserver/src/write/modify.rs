@@ -301,7 +301,7 @@ async fn commit_change(
         admission.object,
         &time::now(),
     );
-    allocate::for_update(registry, request.address, admission.object);
+    allocate::for_update(registry, request.address, admission.object)?;
     admission.run(Phase::Content).await?;
     let verdict = strategy::validate_update(
         request.caller,

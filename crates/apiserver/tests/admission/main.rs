@@ -3,6 +3,7 @@
 
 mod built_in;
 mod calls;
+mod classes;
 #[path = "../support/fixtures.rs"]
 #[expect(dead_code, reason = "other programs use the rest")]
 mod fixtures;

@@ -392,6 +392,9 @@ async fn defaults_and_exemptions_apply_in_every_space() -> anyhow::Result<()> {
         assert_refused(&refused, 403, "Forbidden", message);
         let mut vm = privileged();
         vm["runtimeClassName"] = "vm".into();
+        let class = json!({"metadata": {"name": "vm"}, "handler": "vm"});
+        let classes = "/apis/node.k8s.io/v1/runtimeclasses";
+        accepted(&client.post(classes, &class).await?, 201, &[]);
         let created = client.post(PODS, &pod("vm", vm)).await?;
         accepted(&created, 201, &[]);
         assert_eq!(exemption(&created).await?, "runtimeClass");

@@ -1,10 +1,11 @@
 //! The arguments of `insula serve`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use insula_apiserver::registry::service_range::ServiceRange;
 use insula_core::{NotATenantName, Space};
 use insula_dialer::Cidr;
 
@@ -30,6 +31,14 @@ pub struct Args {
     /// Server URL in kubeconfigs (default: the listen address)
     #[arg(long, value_name = "URL", value_parser = advertise_url)]
     pub advertise_url: Option<String>,
+
+    /// Address of the server in the endpoints of the Service `kubernetes`, which every space has (default: that of the server's URL if it has one, else the listen address)
+    #[arg(long, value_name = "IP")]
+    pub advertise_address: Option<IpAddr>,
+
+    /// Range of the cluster IPs of Services
+    #[arg(long, value_name = "RANGE", default_value_t)]
+    pub service_cluster_ip_range: ServiceRange,
 
     /// Tenant of credentials that name none; `system` is allowed
     #[arg(long, value_name = "NAME", value_parser = space)]

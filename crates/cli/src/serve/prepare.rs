@@ -12,6 +12,7 @@ use insula_apiserver::pipeline::oidc::Provider;
 use insula_apiserver::pipeline::service_account::{CurrentKeys, Issuer, IssuerUrls};
 use insula_apiserver::pipeline::trust::CurrentTrust;
 use insula_apiserver::pod_security::PodSecurity;
+use insula_apiserver::registry::service_range::ServiceRange;
 use insula_apiserver::registry::tenant_quota::TenantQuota;
 use insula_apiserver::server::tls::Certificates;
 use insula_apiserver::{Descriptions, Limits, egress};
@@ -49,6 +50,10 @@ pub struct Prepared {
     pub reload: Option<Reload>,
     /// Descriptions for the OpenAPI documents.
     pub descriptions: Option<Descriptions>,
+    /// The address in the endpoints of the Service `kubernetes`.
+    pub endpoint: SocketAddr,
+    /// The range of cluster IPs.
+    pub service_range: ServiceRange,
     /// The space of credentials that name no tenant.
     pub default_tenant: Option<Space>,
     /// The CA that signs client certificates.
@@ -116,17 +121,21 @@ pub struct Listening {
     pub address: SocketAddr,
     /// The server URL in kubeconfigs, if not the address.
     pub advertised: Option<String>,
+    /// The address that pods reach the server at, if not that of its URL.
+    pub advertised_address: Option<IpAddr>,
     /// Additional names for the certificate.
     pub names: Vec<String>,
 }
 
-/// The server's names and usual address inside a cluster.
-const CLUSTER_NAMES: [&str; 5] = [
+/// The port of a URL that names none.
+const HTTPS: u16 = 443;
+
+/// The server's names inside a cluster.
+const CLUSTER_NAMES: [&str; 4] = [
     "kubernetes",
     "kubernetes.default",
     "kubernetes.default.svc",
     "kubernetes.default.svc.cluster.local",
-    "10.96.0.1",
 ];
 
 const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
@@ -145,6 +154,8 @@ pub struct ServerConfig {
     pub trust_files: TrustFiles,
     /// Descriptions for the OpenAPI documents.
     pub descriptions: Option<Descriptions>,
+    /// The range of cluster IPs.
+    pub service_range: ServiceRange,
     /// The issuer URL of service account tokens, if not the server URL.
     pub issuer_url: Option<String>,
     /// The OIDC provider.
@@ -176,12 +187,13 @@ pub fn prepare(
 ) -> Result<(Prepared, Renewal), Failure> {
     let provider = given.oidc.map(Oidc::provider).transpose()?;
     let (listener, listen) = listen(listening.address)?;
-    let url = local_url(listen);
+    let local = local_address(listen);
+    let url = format!("https://{local}");
     let advertised = listening.advertised.as_deref().unwrap_or(&url).to_owned();
     let issuer_url = given.issuer_url.unwrap_or_else(|| advertised.clone());
     check_issuers_differ(provider.as_deref(), &issuer_url)?;
     let wanted = LeafSettings {
-        names: names(listening, &advertised),
+        names: names(listening, &advertised, &given.service_range),
         lasts: given.certificates_last,
     };
     let folder = data_dir.join("pki");
@@ -232,6 +244,8 @@ pub fn prepare(
         trust,
         reload: Some(reload),
         descriptions: given.descriptions,
+        endpoint: endpoint(listening, &advertised, local),
+        service_range: given.service_range,
         default_tenant: given.default_tenant,
         ca: Arc::clone(&ca),
         issuer_url,
@@ -306,18 +320,30 @@ fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
     })
 }
 
-/// Returns the URL of the server from this machine; the unspecified address becomes loopback.
-fn local_url(listen: SocketAddr) -> String {
+/// Returns the address of the server from this machine; the unspecified address becomes loopback.
+fn local_address(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
         ip => ip,
     };
-    format!("https://{}", SocketAddr::new(ip, listen.port()))
+    SocketAddr::new(ip, listen.port())
+}
+
+/// Returns the address at which pods reach the server.
+fn endpoint(listening: &Listening, advertised: &str, local: SocketAddr) -> SocketAddr {
+    let url: Option<http::Uri> = advertised.parse().ok();
+    let url = url.as_ref().and_then(|url| {
+        let host = url.host()?.trim_matches(['[', ']']).parse().ok()?;
+        Some(SocketAddr::new(host, url.port_u16().unwrap_or(HTTPS)))
+    });
+    let endpoint = url.unwrap_or(local);
+    let ip = listening.advertised_address.unwrap_or(endpoint.ip());
+    SocketAddr::new(ip, endpoint.port())
 }
 
 /// Returns the names of the server's own certificate.
-fn names(listening: &Listening, advertised: &str) -> BTreeSet<String> {
+fn names(listening: &Listening, advertised: &str, services: &ServiceRange) -> BTreeSet<String> {
     let url: Option<http::Uri> = advertised.parse().ok();
     let host = url.as_ref().and_then(|url| url.host());
     let host = host.map(|host| host.trim_matches(['[', ']']).to_owned());
@@ -332,7 +358,11 @@ fn names(listening: &Listening, advertised: &str) -> BTreeSet<String> {
         .chain(listening.names.iter().cloned())
         .chain(host)
         .chain(machine);
-    let names = names.chain([listening.address.ip().to_string()]);
+    let address = listening.advertised_address.map(|ip| ip.to_string());
+    let names = names.chain(address).chain([
+        listening.address.ip().to_string(),
+        services.first().to_string(),
+    ]);
     names.map(|name| normalized(&name)).collect()
 }
 
@@ -357,6 +387,7 @@ mod tests {
         Listening {
             address: address.parse().unwrap(),
             advertised: None,
+            advertised_address: None,
             names: names.iter().map(|&name| name.to_owned()).collect(),
         }
     }
@@ -364,7 +395,8 @@ mod tests {
     #[test]
     fn certificate_has_the_names_that_clients_use() {
         let listening = listening("10.1.2.3:6443", &["API.example", "0:0:0:0:0:0:0:2"]);
-        let mut names = names(&listening, "https://Advertised.example:443");
+        let services = ServiceRange::default();
+        let mut names = names(&listening, "https://Advertised.example:443", &services);
         if let Ok(machine) = nix::unistd::gethostname() {
             names.remove(&machine.to_str().unwrap().to_ascii_lowercase());
         }
@@ -383,8 +415,26 @@ mod tests {
             "localhost",
         ];
         assert!(names.iter().map(String::as_str).eq(expected), "{names:?}");
-        let v6 = super::names(&listening, "https://[fd00::1]:6443");
+        let v6 = super::names(&listening, "https://[fd00::1]:6443", &services);
         assert!(v6.contains("fd00::1"), "{v6:?}");
+    }
+
+    #[test]
+    fn endpoint_of_the_server_is_the_address_that_clients_are_given() {
+        for (address, url, expected) in [
+            (None, "https://api.example:443", "127.0.0.1:7443"),
+            (None, "https://10.9.8.7:6443", "10.9.8.7:6443"),
+            (None, "https://10.9.8.7", "10.9.8.7:443"),
+            (None, "https://[fd00::1]:6443", "[fd00::1]:6443"),
+            (Some("10.0.0.5"), "https://api.example", "10.0.0.5:7443"),
+            (Some("10.0.0.5"), "https://10.9.8.7:6443", "10.0.0.5:6443"),
+        ] {
+            let mut listening = listening("0.0.0.0:7443", &[]);
+            listening.advertised_address = address.map(|ip: &str| ip.parse().unwrap());
+            let local = local_address(listening.address);
+            let expected: SocketAddr = expected.parse().unwrap();
+            assert_eq!(endpoint(&listening, url, local), expected, "{url}");
+        }
     }
 
     #[test]
@@ -410,6 +460,7 @@ mod tests {
                 tokens: None,
                 trust_files: TrustFiles::default(),
                 descriptions: None,
+                service_range: ServiceRange::default(),
                 issuer_url: issuer.map(str::to_owned),
                 oidc: None,
                 audit: None,
@@ -439,7 +490,8 @@ mod tests {
             ("[::]:6443", "https://[::1]:6443"),
             ("[fd00::1]:6443", "https://[fd00::1]:6443"),
         ] {
-            assert_eq!(local_url(listen.parse().unwrap()), url);
+            let local = local_address(listen.parse().unwrap());
+            assert_eq!(format!("https://{local}"), url);
         }
     }
 }

@@ -73,6 +73,7 @@ impl Settings {
                 tokens: tokens.transpose()?,
                 trust_files,
                 descriptions: descriptions.transpose()?,
+                service_range: args.service_cluster_ip_range,
                 pod_security: pod_security.transpose()?.unwrap_or_default(),
                 issuer_url: args.service_account_issuer,
                 oidc: Oidc::of(args.oidc)?,
@@ -93,6 +94,7 @@ impl Settings {
             listening: Listening {
                 address: args.listen,
                 advertised: args.advertise_url,
+                advertised_address: args.advertise_address,
                 names: args.tls.sans,
             },
             data_dir: args.data_dir,

@@ -32,7 +32,7 @@ pub fn allocate(service: &mut Object, with: &mut CreateContext<'_>) {
             spec.insert("clusterIPs".to_owned(), json!([address]));
             spec.insert("clusterIP".to_owned(), address.into());
         }
-        set_ip_families(spec);
+        set_ip_families(spec, with.ip_family);
     }
     allocate_ports(spec, with);
     if needs_health_check(spec) && tree::is_empty(spec, "healthCheckNodePort") {
@@ -51,7 +51,9 @@ pub(super) fn update(old: &Object, service: &mut Object) {
         if !tree::is_present(spec, "ipFamilyPolicy") {
             tree::copy(before, spec, "ipFamilyPolicy");
         }
-        set_ip_families(spec);
+        // Only a headless service has no addresses that tell their family.
+        let family = tree::list(before, "ipFamilies").first();
+        set_ip_families(spec, family.and_then(Value::as_str).unwrap_or("IPv4"));
     }
     release_unneeded(before, spec);
     if tree::text(spec, "type") == "ExternalName" {
@@ -156,8 +158,8 @@ fn release_unneeded(before: &Object, spec: &mut Object) {
     }
 }
 
-/// Sets the IP families from the IPs.
-fn set_ip_families(spec: &mut Object) {
+/// Sets the IP families from the IPs; of a service without IPs, to the server's.
+fn set_ip_families(spec: &mut Object, ip_family: &str) {
     let headless = tree::text(spec, "clusterIP") == NONE;
     let free = headless && tree::is_empty(spec, "selector");
     // Without a selector the endpoints may have any family, so the service is dual-stack.
@@ -174,7 +176,7 @@ fn set_ip_families(spec: &mut Object) {
         families.extend(addresses.map(|address| Value::from(family(address))));
     }
     if families.is_empty() {
-        families.push("IPv4".into());
+        families.push(ip_family.into());
     }
     let single = tree::text(spec, "ipFamilyPolicy") == "SingleStack";
     if free && !single && families.len() == 1 {

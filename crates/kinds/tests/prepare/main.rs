@@ -29,6 +29,7 @@ fn created(kind: &Kind, value: Value) -> Value {
     let mut with = prepare::CreateContext {
         uid: "u-1",
         now: NOW,
+        ip_family: "IPv4",
         cluster_ip: &mut || "10.0.0.1".to_owned(),
         node_port: &mut || {
             port += 1;

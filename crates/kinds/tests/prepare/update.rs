@@ -278,6 +278,7 @@ fn service_keeps_allocated_ips_and_ports() {
     let mut with = prepare::CreateContext {
         uid: "",
         now: NOW,
+        ip_family: "IPv4",
         cluster_ip: &mut || panic!("it has an address"),
         node_port: &mut || 30007,
     };

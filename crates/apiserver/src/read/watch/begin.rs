@@ -12,7 +12,6 @@ use crate::pipeline::authorize::Caller;
 use crate::read::list::{PageRequest, merge_built_in};
 use crate::read::{Selection, not_older};
 use crate::registry::Registry;
-use crate::registry::built_in;
 use crate::registry::continue_token::ListScope;
 use crate::registry::publish::{self, Overlay, Sharing};
 use crate::status::Result;
@@ -91,7 +90,7 @@ pub(super) async fn begin(
     let snapshot = collection.snapshot(&selection.prefix(namespace), None);
     let revision = applied.max(snapshot.last);
     let objects = match granted.spaces() {
-        Spaces::One(space) if built_in::are_some(&kind) => {
+        Spaces::One(space) if registry.built_in().are_some(&kind) => {
             merge_built_in(registry, request, space, snapshot.objects)
         }
         _ => snapshot.objects,

@@ -6,12 +6,6 @@ use super::Admission;
 use crate::registry::{Address, Registry};
 use crate::status::{Result, StatusError};
 
-/// The classes that exist in every cluster, stored or not.
-const BUILT_IN: [(&str, i64); 2] = [
-    ("system-cluster-critical", 2_000_000_000),
-    ("system-node-critical", 2_000_001_000),
-];
-
 /// The content of a PriorityClass.
 struct Class {
     name: String,
@@ -84,16 +78,7 @@ async fn find_class(registry: &Registry, pod: &Address, name: &str) -> Result<Op
         Some(found) => Some(found),
         None => registry.fresh(&address).await?,
     };
-    let built_in = BUILT_IN.iter().find(|(known, _)| *known == name);
-    Ok(match (found, built_in) {
-        (Some(found), _) => Some(Class::read(name, &found.tree())),
-        (None, Some((_, value))) => Some(Class {
-            name: name.to_owned(),
-            value: *value,
-            preemption: "PreemptLowerPriority".to_owned(),
-        }),
-        (None, None) => None,
-    })
+    Ok(found.map(|found| Class::read(name, &found.tree())))
 }
 
 /// Returns the lowest of the classes that are marked as the default.

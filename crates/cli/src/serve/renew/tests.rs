@@ -16,6 +16,7 @@ fn start(data: &Path, files: Option<&TlsFiles>) -> Renewal {
     let listening = Listening {
         address: "127.0.0.1:0".parse().unwrap(),
         advertised: Some("https://api.example".to_owned()),
+        advertised_address: None,
         names: vec!["more.example".to_owned()],
     };
     let given = ServerConfig {
@@ -25,6 +26,7 @@ fn start(data: &Path, files: Option<&TlsFiles>) -> Renewal {
         tokens: None,
         trust_files: TrustFiles::default(),
         descriptions: None,
+        service_range: Default::default(),
         issuer_url: None,
         oidc: None,
         audit: None,
