@@ -108,7 +108,11 @@ impl CreateRequest<'_> {
             let why = "resourceVersion should not be set on objects to be created";
             return Err(StatusError::plain_error(why));
         }
-        strategy::apply_defaults(kind, &mut self.object)?;
+        match self.managed_fields {
+            // The object is the result of an apply.
+            ManagedFields::Preset => strategy::apply_defaults_to_applied(kind, &mut self.object)?,
+            _ => strategy::apply_defaults(kind, &mut self.object)?,
+        }
         let now = time::now();
         fill_system_metadata(&mut self.object, &now);
         if let ManagedFields::Update = self.managed_fields {
