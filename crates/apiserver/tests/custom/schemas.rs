@@ -64,7 +64,17 @@ async fn defaults_and_pruning_apply_to_stored_objects_on_read() -> anyhow::Resul
     );
     let kept = stored(&server, "/registry/ex.io/foos/t1/default/a").await?;
     assert_eq!(kept["spec"], json!({"color": "red", "size": 3}));
-    // A watch from before the change delivers later writes in the new schema.
+    // A client that knows objects from before the change has to list them again.
+    let resumed = client.watch(&watch).await?.rest().await?;
+    let codes: Vec<_> = resumed
+        .iter()
+        .map(|event| &event["object"]["code"])
+        .collect();
+    assert_eq!(codes, [410]);
+    let list = client.get(FOOS).await?.json();
+    let revision = list["metadata"]["resourceVersion"].as_str();
+    let revision = revision.unwrap_or_default();
+    let watch = format!("{FOOS}?watch=true&resourceVersion={revision}");
     let mut watch = client.watch(&watch).await?;
     let patched = client
         .patch(
