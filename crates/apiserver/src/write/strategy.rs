@@ -201,7 +201,12 @@ fn validate_create_now(kind: &Resource, object: &Object) -> Result<Verdict> {
             errors_only(validate::create(kind, &written))
         }
         Resource::BuiltIn(_) | Resource::Custom(_) => {
-            errors_only(validate::create(&stored, object))
+            let errors = validate::create(&stored, object);
+            let warnings = match errors.is_empty() {
+                true => validate::create_warnings(&stored, object),
+                false => Vec::new(),
+            };
+            Verdict { errors, warnings }
         }
     })
 }
