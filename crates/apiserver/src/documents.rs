@@ -2,6 +2,7 @@
 
 pub mod audit_events;
 mod cache;
+pub mod health;
 pub mod metrics;
 pub mod reviews;
 mod service_account_keys;
@@ -154,23 +155,8 @@ impl Documents {
     ) -> Result<Answer> {
         match document {
             Document::Version => Ok(Answer::new(StatusCode::OK, version().into())),
-            Document::Health(check) => {
-                // A server that answers is live, and it listens only when the cache follows the
-                // store, so it is ready too.
-                let text = match query.flag("verbose") {
-                    false => "ok".to_owned(),
-                    true => {
-                        let store = self.metrics.store_check();
-                        let encryption = self.metrics.encryption_check();
-                        let encryption = encryption.map(|line| format!("{line}\n"));
-                        let encryption = encryption.unwrap_or_default();
-                        format!(
-                            "[+]ping ok\n[+]cache ok\n{store}\n{encryption}{check} check passed\n"
-                        )
-                    }
-                };
-                Ok(Answer::new(StatusCode::OK, Bytes::from(text).into())
-                    .typed("text/plain; charset=utf-8"))
+            Document::Health { endpoint, check } => {
+                health::answer(*endpoint, check.as_deref(), registry, &self.metrics, query)
             }
             Document::Issuer => {
                 service_account_keys::configuration(self.accounts()?, registry, &Space::System)
@@ -267,7 +253,7 @@ impl Documents {
             // Read with a seat of its own, see `audit_events`.
             Document::AuditEvents
             | Document::Version
-            | Document::Health(_)
+            | Document::Health { .. }
             | Document::Keys
             | Document::TenantIssuer { .. }
             | Document::TenantKeys { .. } => {

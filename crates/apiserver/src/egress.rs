@@ -138,7 +138,7 @@ impl Egress {
         let made = timeout_at(until, self.exchange(services, &call, &target));
         let reply = match made.await {
             Ok(made) => made?,
-            Err(_) => return Err(target.failed("context deadline exceeded")),
+            Err(_) => return Err(self.late(services, &call, &target)),
         };
         match reply.code {
             200..=206 => Ok(reply.body),
@@ -149,6 +149,24 @@ impl Egress {
         }
     }
 
+    /// Returns the error of a call that timed out. Packets to a cluster IP that no network routes
+    /// are lost without an answer.
+    fn late(&self, services: &dyn Services, call: &Call<'_>, target: &Target<'_>) -> CallError {
+        let why = "context deadline exceeded";
+        if self.handler(call, target).is_some() {
+            return target.failed(why);
+        }
+        match target.backend(services, call.space) {
+            Ok(backend) => target.unreachable(&backend, why),
+            Err(_) => target.failed(why),
+        }
+    }
+
+    fn handler(&self, call: &Call<'_>, target: &Target<'_>) -> Option<&InProcessHandler> {
+        let (namespace, name) = target.service()?;
+        self.in_process.find(call.space, namespace, name)
+    }
+
     async fn exchange(
         &self,
         services: &dyn Services,
@@ -156,11 +174,7 @@ impl Egress {
         target: &Target<'_>,
     ) -> Result<Reply, CallError> {
         let _permit = self.calls.acquire(call.space).await;
-        let handler = target.service().and_then(|(namespace, name)| {
-            let services = &self.in_process;
-            services.find(call.space, namespace, name)
-        });
-        if let Some(handler) = handler {
+        if let Some(handler) = self.handler(call, target) {
             let mut request = request(call, target)?;
             if let Some(space) = call.object_space {
                 request.extensions_mut().insert(space.clone());
@@ -204,13 +218,16 @@ impl Egress {
         backend: &Backend,
     ) -> Result<Connection, CallError> {
         let tls = self.trusts.connector(call.client.ca_bundle.as_deref())?;
-        let Backend::Host(host, port) = backend;
+        let (host, port) = backend.address();
         let reach = match call.space {
             Space::System => Reach::Any,
             Space::Tenant(_) => Reach::Ruled,
         };
-        let stream = self.dialer.connect(call.space, reach, host, *port).await;
-        let stream = stream.map_err(|why| target.failed(&dial::failed(host, *port, &why)))?;
+        let stream = self.dialer.connect(call.space, reach, host, port).await;
+        let stream = stream.map_err(|why| {
+            let why = dial::failed(host, port, &why);
+            target.unreachable(backend, &why)
+        })?;
         let connected = Connection::open(stream, &tls, &target.host).await;
         connected.map_err(|why| target.failed(&why))
     }

@@ -138,6 +138,33 @@ async fn services_are_verified_by_their_dns_name() {
 }
 
 #[tokio::test]
+async fn self_signed_ca_certificate_is_accepted_as_its_own_bundle() {
+    let start = || FakeWebhook::self_signed(&["svc.ns.svc"], Reply::Json(json!({})));
+    let (webhook, other) = (start().await.unwrap(), start().await.unwrap());
+    let (egress, space) = (egress(&["127.0.0.1"]), tenant("t1"));
+    let services = services(webhook.address());
+    let accepted = service("svc", webhook.ca_pem());
+    let answer = egress.post(&services, call(&space, &accepted)).await;
+    assert_eq!(answer.unwrap(), "{}");
+    // One with the same names is another certificate.
+    let foreign = service("svc", other.ca_pem());
+    let other_name = client_for(&webhook.url("/x"), Some(webhook.ca_pem()));
+    for (client, why) in [
+        (foreign, "certificate signed by unknown authority"),
+        (
+            other_name,
+            "cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs",
+        ),
+    ] {
+        let refused = egress.post(&services, call(&space, &client)).await;
+        let refused = refused.unwrap_err().to_string();
+        let why = format!("tls: failed to verify certificate: x509: {why}");
+        assert!(refused.ends_with(&why), "{refused}");
+    }
+    assert_eq!(webhook.calls(), 1);
+}
+
+#[tokio::test]
 async fn connections_are_reused_per_space_and_ca_only() {
     let webhook = FakeWebhook::start(Reply::Json(json!({}))).await.unwrap();
     let egress = egress(&["127.0.0.1"]);
@@ -211,6 +238,26 @@ async fn tenants_cannot_reach_the_servers_network_by_address_or_name() {
     let client = client_for(&webhook.url("/x"), Some(webhook.ca_pem()));
     post(&closed, &Space::System, &client).await.unwrap();
     assert_eq!(webhook.calls(), 1);
+}
+
+#[tokio::test]
+async fn service_without_endpoints_says_where_a_webhook_can_run() {
+    let cluster_ip = SingleService(Backend::ClusterIp("10.0.0.9".to_owned(), 443));
+    let (egress, space) = (egress(&[]), tenant("t1"));
+    let webhook = FakeWebhook::start(Reply::Allow).await.unwrap();
+    let client = service("svc", webhook.ca_pem());
+    let refused = egress.post(&cluster_ip, call(&space, &client)).await;
+    let why = "Post \"https://svc.ns.svc:443/p?timeout=10s\": dial tcp: 10.0.0.9:443: address \
+               is not allowed (no endpoints available for service \"svc\": nothing runs pods \
+               here, so give the service an EndpointSlice with the address of a webhook that \
+               runs elsewhere, or the webhook a url)";
+    assert_eq!(refused.unwrap_err().why(), why);
+    // An address that someone chose is refused for what it is.
+    let chosen = services("10.0.0.9:443".parse().unwrap());
+    let refused = egress.post(&chosen, call(&space, &client)).await;
+    let why = "Post \"https://svc.ns.svc:443/p?timeout=10s\": dial tcp: 10.0.0.9:443: address \
+               is not allowed";
+    assert_eq!(refused.unwrap_err().why(), why);
 }
 
 #[tokio::test]

@@ -183,6 +183,13 @@ async fn patch_result_must_decode() -> anyhow::Result<()> {
         "{message}"
     );
     assert_eq!(answer.json()["details"]["causes"][0]["field"], "patch");
+    // Of a strategic merge patch the patch is quoted, not the object.
+    let patch = json!({"data": {"k": 5}, "immutable": null});
+    let answer = client.patch(MAP, "strategic-merge", &patch).await?;
+    assert_eq!(answer.status, 422, "{}", answer.text());
+    let begin = " \"\" is invalid: patch: Invalid value: \"map[data:map[k:5] immutable:<nil>]\": ";
+    let message = answer.message();
+    assert!(message.starts_with(begin), "{message}");
     assert_eq!(client.get(MAP).await?.json()["data"], json!({"k": "v"}));
     Ok(())
 }

@@ -329,7 +329,10 @@ fn listed(fields: &[String]) -> String {
 fn server_message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
-        other => innermost(other).to_string(),
+        other => {
+            let cause = innermost(other);
+            insula_tls::message_of(cause).unwrap_or_else(|| cause.to_string())
+        }
     }
 }
 

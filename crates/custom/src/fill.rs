@@ -16,12 +16,22 @@ impl Schema {
     /// Removes nulls where a value is not nullable, and fills in defaults. Nulls in lists are
     /// kept unless the items have a default.
     pub fn fill(&self, object: &mut Object) {
-        drop_nulls_of(self, self.root(), object);
+        self.drop_nulls(object);
+        self.fill_defaults(object);
+    }
+
+    /// Fills in defaults, and keeps nulls that have none for the validation.
+    pub fn fill_defaults(&self, object: &mut Object) {
         let mut filler = Filler {
             schema: self,
             room: MAX_FILLED,
         };
         filler.members(object, self.root());
+    }
+
+    /// Removes nulls where a value is not nullable and has no default.
+    pub fn drop_nulls(&self, object: &mut Object) {
+        drop_nulls_of(self, self.root(), object);
     }
 }
 

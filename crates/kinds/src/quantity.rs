@@ -7,6 +7,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
+use serde_json::Value;
+
 /// The number of units per 1: quantities are counted in billionths.
 const NANO: i128 = 1_000_000_000;
 
@@ -112,6 +114,12 @@ impl Quantity {
 /// Returns the canonical form of a quantity.
 pub fn canonical(text: &str) -> Result<String, QuantityError> {
     Ok(text.trim().parse::<Quantity>()?.to_string())
+}
+
+/// Whether two values are texts of one quantity, perhaps in two notations.
+pub fn is_same(one: Option<&Value>, other: Option<&Value>) -> bool {
+    let read = |value: Option<&Value>| value?.as_str()?.parse::<Quantity>().ok();
+    read(one).is_some_and(|one| read(other) == Some(one))
 }
 
 impl PartialEq for Quantity {

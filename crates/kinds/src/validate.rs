@@ -87,6 +87,22 @@ pub fn update(
     errors
 }
 
+/// Returns warnings about a valid new object: about the pod that it is, or is a template of.
+pub fn create_warnings(kind: &Kind, object: &Object) -> Vec<String> {
+    let path: &[&str] = match (kind.group.as_str(), kind.kind.as_str()) {
+        ("", "Pod") => &["spec"],
+        ("", "PodTemplate") => &["template", "spec"],
+        ("batch", "CronJob") => &["spec", "jobTemplate", "spec", "template", "spec"],
+        ("", "ReplicationController")
+        | ("apps", "DaemonSet" | "Deployment" | "ReplicaSet" | "StatefulSet")
+        | ("batch", "Job") => &["spec", "template", "spec"],
+        _ => return Vec::new(),
+    };
+    let root = Node::root(object);
+    let spec = path.iter().fold(root, |node, name| node.get(name));
+    pod::warnings(&spec)
+}
+
 /// Validates the metadata of an object on create.
 pub fn create_metadata(kind: &Kind, object: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();

@@ -341,3 +341,44 @@ fn collect(value: &Value, path: String, pointers: &mut Vec<String>) {
         _ => {}
     }
 }
+
+#[test]
+fn null_label_selectors_of_new_pods_are_warned_about() {
+    let bases = bases();
+    let term = json!({"topologyKey": "zone"});
+    let set = json!({"topologyKey": "zone", "labelSelector": {}});
+    let affinity = json!({
+        "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [set, term]},
+        "podAntiAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {"weight": 1, "podAffinityTerm": term},
+            ],
+        },
+    });
+    for (of, path, spec) in [
+        ("pod", "/spec", "spec"),
+        ("deployment", "/spec/template/spec", "spec.template.spec"),
+    ] {
+        let created = with(
+            &bases[of],
+            &json!({
+                (format!("{path}/affinity")): affinity,
+                (format!("{path}/topologySpreadConstraints")): [term],
+            }),
+        );
+        let why = "a null labelSelector results in matching no pod";
+        let fields = [
+            "affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[1].labelSelector",
+            "affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm.labelSelector",
+            "topologySpreadConstraints[0].labelSelector",
+        ];
+        let wanted = fields.map(|field| format!("{spec}.{field}: {why}"));
+        assert_eq!(
+            validate::create_warnings(kind_of(&created), &created),
+            wanted,
+            "{of}"
+        );
+        let plain = object(&bases[of]);
+        assert_eq!(validate::create_warnings(kind_of(&plain), &plain), [""; 0]);
+    }
+}

@@ -97,6 +97,29 @@ impl FakeWebhook {
         let validity = Validity::starting(SystemTime::now(), Duration::from_secs(86_400));
         let authority = Authority::generate("fake webhook", validity)?;
         let acceptor = acceptor(&authority, names, address, validity)?;
+        let ca_pem = authority.certificate_pem().to_owned();
+        Ok(Self::serving(listener, acceptor, ca_pem, reply)?)
+    }
+
+    /// Starts one with a self-signed certificate of a CA, which is its own CA bundle.
+    pub async fn self_signed(names: &[&str], reply: Reply) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = rcgen::CertificateParams::new(names)?;
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let key = rcgen::KeyPair::generate()?;
+        let certificate = params.self_signed(&key)?.pem();
+        let acceptor = acceptor_with(&certificate, &key)?;
+        Ok(Self::serving(listener, acceptor, certificate, reply)?)
+    }
+
+    fn serving(
+        listener: TcpListener,
+        acceptor: TlsAcceptor,
+        ca_pem: String,
+        reply: Reply,
+    ) -> std::io::Result<Self> {
+        let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             script: Mutex::new(Arc::new(move |_| reply.clone())),
             requests: watch::Sender::default(),
@@ -105,7 +128,7 @@ impl FakeWebhook {
         let serving = tokio::spawn(serve(listener, acceptor, Arc::clone(&shared)));
         Ok(Self {
             address,
-            ca_pem: authority.certificate_pem().to_owned(),
+            ca_pem,
             shared,
             serving,
         })
@@ -278,6 +301,10 @@ fn acceptor(
     let mut names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
     names.push(address.ip().to_string());
     let certificate = authority.issue_server(&names, &key, validity)?;
+    acceptor_with(&certificate, &key)
+}
+
+fn acceptor_with(certificate: &str, key: &rcgen::KeyPair) -> anyhow::Result<TlsAcceptor> {
     let certificate = CertificateDer::from_pem_slice(certificate.as_bytes())?;
     let key = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes())?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());

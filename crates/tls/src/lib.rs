@@ -1,7 +1,12 @@
-//! How clients verify servers: the trusted certificate authorities, and TLS with them.
+//! How clients verify servers: the trusted certificate authorities, TLS with them, and the
+//! messages of failures.
 //!
 //! Clients of Kubernetes APIs use kube's TLS instead, which also has client certificates and
 //! reloads the CAs of a pod.
+
+mod message;
+mod roots;
+mod verifier;
 
 use std::sync::Arc;
 
@@ -9,6 +14,10 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
+
+pub use message::{certificate_error, handshake_error, message_of, tls_error};
+pub use roots::Roots;
+pub use verifier::{LegacyCommonName, ServerVerifier, UntrustedCa};
 
 /// The trusted certificate authorities.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,23 +38,17 @@ pub struct InvalidAuthority;
 /// # Errors
 ///
 /// If the authorities are not certificates in PEM.
-pub fn roots(trust: &Trust) -> Result<RootCertStore, InvalidAuthority> {
+pub fn roots(trust: &Trust) -> Result<Roots, InvalidAuthority> {
     match trust {
         Trust::System => Ok(system_roots()),
-        Trust::Authorities(pem) => {
-            let mut roots = RootCertStore::empty();
-            roots.add_parsable_certificates(authorities(pem.as_bytes())?);
-            Ok(roots)
-        }
+        Trust::Authorities(pem) => Ok(Roots::new(authorities(pem.as_bytes())?)),
     }
 }
 
 /// Returns the roots that the machine trusts. Its bundle may hold certificates that rustls
 /// cannot parse; a peer that needs one of those fails verification.
-pub fn system_roots() -> RootCertStore {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    roots
+pub fn system_roots() -> Roots {
+    Roots::new(rustls_native_certs::load_native_certs().certs)
 }
 
 /// Returns the certificates that the machine trusts and rustls can parse.
@@ -80,7 +83,7 @@ fn is_usable(certificate: &CertificateDer<'static>) -> bool {
 /// # Errors
 ///
 /// If the cryptography does not support the usual versions of TLS.
-pub fn client_config(roots: RootCertStore) -> Result<ClientConfig, rustls::Error> {
+pub fn client_config(roots: Roots) -> Result<ClientConfig, rustls::Error> {
     client_config_with(roots, None)
 }
 
@@ -90,17 +93,25 @@ pub fn client_config(roots: RootCertStore) -> Result<ClientConfig, rustls::Error
 ///
 /// If the certificate or the key cannot be used.
 pub fn client_config_with(
-    roots: RootCertStore,
+    roots: Roots,
     identity: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
 ) -> Result<ClientConfig, rustls::Error> {
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let provider = Arc::new(ring::default_provider());
+    let verifier = Arc::new(ServerVerifier::new(roots, &provider));
+    // "Dangerous" are verifiers that accept more than rustls' own. This one accepts trusted
+    // certificates that are those of servers themselves.
+    let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots);
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
     match identity {
         None => Ok(config.with_no_client_auth()),
         Some((chain, key)) => config.with_client_auth_cert(chain, key),
     }
 }
+
+#[cfg(test)]
+mod verifier_tests;
 
 #[cfg(test)]
 mod tests {
@@ -130,7 +141,7 @@ mod tests {
             let parsed = authorities(pem.as_bytes()).ok().map(|parsed| parsed.len());
             assert_eq!(parsed, count, "{pem}");
             let roots = roots(&Trust::Authorities(pem)).ok();
-            assert_eq!(roots.map(|roots| roots.len()), count);
+            assert_eq!(roots.map(|roots| roots.into_anchors().len()), count);
         }
     }
 }

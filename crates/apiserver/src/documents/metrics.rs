@@ -63,24 +63,22 @@ impl Metrics {
         self.requests[known.unwrap_or(METHODS.len() - 1)][class].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the line of the health checks about the store. A full store still serves reads and
-    /// deletions, so it is ready. Every client may read this: it names no sizes.
-    pub fn store_check(&self) -> &'static str {
+    /// Returns what the health checks say of the store beside that it works. A full store still
+    /// serves reads and deletions, so it is ready. Every client may read this: it names no sizes.
+    pub fn store_detail(&self) -> Option<&'static str> {
         let space = self.registry.store().disk_space();
-        match space.is_some_and(|space| space.is_low) {
-            true => "[+]store ok: disk space low, growing writes are refused",
-            false => "[+]store ok",
-        }
+        let is_low = space.is_some_and(|space| space.is_low);
+        is_low.then_some("disk space low, growing writes are refused")
     }
 
-    /// Returns the line of the health checks about encryption, if it is enabled. Nothing that it
-    /// reports keeps the server from serving.
-    pub fn encryption_check(&self) -> Option<&'static str> {
+    /// Returns what the health checks say of encryption, if it is enabled. Nothing of it keeps the
+    /// server from serving.
+    pub fn encryption_detail(&self) -> Option<Option<&'static str>> {
         let stats = self.registry.encryption()?.stats();
         Some(match (stats.reload_failed, stats.undestroyed_keys) {
-            (true, _) => "[+]encryption ok: the configuration file was refused",
-            (false, 0) => "[+]encryption ok",
-            (false, _) => "[+]encryption ok: keys of deleted tenants are yet to be destroyed",
+            (true, _) => Some("the configuration file was refused"),
+            (false, 0) => None,
+            (false, _) => Some("keys of deleted tenants are yet to be destroyed"),
         })
     }
 

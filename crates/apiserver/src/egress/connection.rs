@@ -9,12 +9,11 @@ use http::header::CONTENT_TYPE;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
+use insula_tls::handshake_error;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-
-use super::tls;
 
 /// A connection without a request in flight.
 pub(super) struct Connection {
@@ -47,7 +46,7 @@ impl Connection {
         let name = ServerName::try_from(host.to_owned());
         let name = name.map_err(|_| format!("tls: {host:?} is no name of a server"))?;
         let shaken = tls.connect(name, stream).await;
-        Self::over(shaken.map_err(|error| tls::failed(host, &error))?).await
+        Self::over(shaken.map_err(|error| handshake_error(&error))?).await
     }
 
     /// Performs the HTTP handshake. The error is a message of Go's.

@@ -31,6 +31,27 @@ pub trait Services: Send + Sync {
 pub enum Backend {
     /// A host by name or address, which is yet to be checked.
     Host(String, u16),
+    /// The cluster IP of a service without endpoints. Only a network of the server's machine that
+    /// routes such addresses leads anywhere.
+    ClusterIp(String, u16),
+}
+
+impl Backend {
+    /// Returns the host and the port.
+    pub fn address(&self) -> (&str, u16) {
+        match self {
+            Self::Host(host, port) | Self::ClusterIp(host, port) => (host, *port),
+        }
+    }
+}
+
+/// Returns the error of a service that no endpoints are known of.
+pub(super) fn no_endpoints(service: &str) -> String {
+    format!(
+        "no endpoints available for service \"{service}\": nothing runs pods here, so give the \
+         service an EndpointSlice with the address of a webhook that runs elsewhere, or the \
+         webhook a url"
+    )
 }
 
 /// The label that assigns an EndpointSlice to a service.
@@ -101,8 +122,8 @@ impl Known {
         }
         let address = spec["clusterIP"].as_str().unwrap_or_default();
         match address.parse::<IpAddr>() {
-            Ok(_) => Ok(Backend::Host(address.to_owned(), port)),
-            Err(_) => Err(format!("no endpoints available for service \"{name}\"")),
+            Ok(_) => Ok(Backend::ClusterIp(address.to_owned(), port)),
+            Err(_) => Err(no_endpoints(name)),
         }
     }
 }
@@ -185,7 +206,11 @@ mod tests {
                 &endpoints,
                 host("192.0.2.2", 9443),
             ),
-            (vec![], &Value::Null, host("10.0.0.9", 443)),
+            (
+                vec![],
+                &Value::Null,
+                Ok(Backend::ClusterIp("10.0.0.9".to_owned(), 443)),
+            ),
         ] {
             let found = resolved(service.clone(), &slices, endpoints.clone());
             assert_eq!(found, expected);
@@ -198,7 +223,10 @@ mod tests {
     #[test]
     fn unresolvable_service_has_an_error_message() {
         let headless = json!({"spec": {"clusterIP": "None", "ports": [{"port": 443}]}});
-        let none = Err("no endpoints available for service \"s\"".to_owned());
+        let none = "no endpoints available for service \"s\": nothing runs pods here, so give \
+                    the service an EndpointSlice with the address of a webhook that runs \
+                    elsewhere, or the webhook a url";
+        let none = Err(none.to_owned());
         assert_eq!(resolved(headless, &[], Value::Null), none);
         let other = json!({"spec": {"clusterIP": "10.0.0.9", "ports": [{"port": 80}]}});
         let none = Err("no service port 443 found for service \"s\"".to_owned());

@@ -8,7 +8,7 @@ use insula_gotext::url::Url;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::error::CallError;
-use super::service::{Backend, Services};
+use super::service::{Backend, Services, no_endpoints};
 
 /// The characters that Go escapes in a path.
 const PATH: &AsciiSet = &CONTROLS
@@ -100,6 +100,17 @@ impl<'a> Target<'a> {
     pub fn service(&self) -> Option<(&'a str, &'a str)> {
         let Service { namespace, name } = self.service?;
         Some((namespace, name))
+    }
+
+    /// Returns the error of a call whose backend cannot be reached.
+    pub fn unreachable(&self, backend: &Backend, why: &str) -> CallError {
+        match (backend, self.service) {
+            (Backend::ClusterIp(..), Some(service)) => {
+                let known = no_endpoints(service.name);
+                self.failed(&format!("{why} ({known})"))
+            }
+            _ => self.failed(why),
+        }
     }
 
     /// Returns the error of a failed call.

@@ -71,8 +71,13 @@ pub enum Document {
     OpenApiV3Part(String),
     /// `/version`.
     Version,
-    /// `/healthz`, `/livez`, `/readyz`.
-    Health(&'static str),
+    /// `/healthz`, `/livez`, `/readyz`, and `/readyz/{check}`.
+    Health {
+        /// The path's first part.
+        endpoint: Health,
+        /// The check that the path names.
+        check: Option<String>,
+    },
     /// `/metrics`.
     Metrics,
     /// `/.well-known/openid-configuration`: the issuer of the space's service account tokens.
@@ -95,8 +100,19 @@ pub enum Document {
     Index,
 }
 
+/// An endpoint of health checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// `/healthz`.
+    Healthz,
+    /// `/livez`.
+    Livez,
+    /// `/readyz`.
+    Readyz,
+}
+
 impl Document {
-    /// The paths of all documents. Paths below a health check are that check.
+    /// The paths of all documents. Below those of health are the single checks.
     pub const PATHS: [&'static str; 19] = [
         "/",
         "/api",
@@ -125,7 +141,7 @@ impl Document {
     pub const fn is_open(&self) -> bool {
         matches!(
             self,
-            Self::Health(_)
+            Self::Health { .. }
                 | Self::Version
                 | Self::Keys
                 | Self::TenantIssuer { .. }
@@ -258,9 +274,9 @@ fn inside_space(method: &Method, segments: &[&str], watch: bool) -> Result<Route
         ["openapi", "v3"] => Document::OpenApiV3,
         ["openapi", "v3", rest @ ..] => Document::OpenApiV3Part(rest.join("/")),
         ["version"] => Document::Version,
-        ["healthz", ..] => Document::Health("healthz"),
-        ["livez", ..] => Document::Health("livez"),
-        ["readyz", ..] => Document::Health("readyz"),
+        ["healthz", check @ ..] => health(Health::Healthz, check),
+        ["livez", check @ ..] => health(Health::Livez, check),
+        ["readyz", check @ ..] => health(Health::Readyz, check),
         ["metrics"] => Document::Metrics,
         ["audit"] => Document::AuditEvents,
         [".well-known", "openid-configuration"] => Document::Issuer,
@@ -285,6 +301,13 @@ fn inside_space(method: &Method, segments: &[&str], watch: bool) -> Result<Route
         named: None,
         target: Target::Document(document),
     })
+}
+
+fn health(endpoint: Health, check: &[&str]) -> Document {
+    Document::Health {
+        endpoint,
+        check: (!check.is_empty()).then(|| check.join("/")),
+    }
 }
 
 fn resources(group: &str, version: &str) -> Result<Document> {
@@ -453,7 +476,8 @@ fn check(path: &ResourcePath, named: Option<&Spaces>) -> Result<()> {
     let needs_namespace = kind.namespaced()
         && path.namespace.is_none()
         && (path.name.is_some() || !matches!(path.verb, Verb::List | Verb::Watch));
-    if needs_namespace && path.name.is_some() {
+    // Custom resources are only served at paths of their scope, whatever the method is.
+    if needs_namespace && (path.name.is_some() || path.kind.is_custom()) {
         return Err(StatusError::no_such_resource());
     }
     let verb = path.verb.as_str();

@@ -202,7 +202,11 @@ impl Watcher {
             }
             Err(error) => {
                 self.over = true;
-                Some(self.encoder.error(&error))
+                // The log of a definition that is gone may be closed before that is noticed.
+                let is_clean = error.code == 410
+                    && self.permission.is_redefined()
+                    && self.permission.check(self.events.seen).is_ok();
+                (!is_clean).then(|| self.encoder.error(&error))
             }
         }
     }
@@ -215,7 +219,7 @@ impl Watcher {
             if self.signals.take_changed() || self.is_unchecked {
                 self.is_unchecked = true;
                 self.permission.check(self.events.seen)?;
-                if let Err(error) = self.permission.check_served() {
+                if self.permission.is_redefined() {
                     // Events from before the definition went are sent first.
                     while self.permission.is_withdrawn()
                         && let Ok(Some(piece)) = self.next_events().await
@@ -224,7 +228,7 @@ impl Watcher {
                             return Ok(Some(piece));
                         }
                     }
-                    return Err(error);
+                    return Ok(None);
                 }
                 self.is_unchecked = false;
             }

@@ -43,6 +43,9 @@ pub struct Offer {
     pub source: Space,
     /// Whether the definition is being deleted.
     pub terminating: bool,
+    /// The revision since which it is defined like this, as far as that is known: at least that
+    /// of the last change that clients notice.
+    pub since: Revision,
 }
 
 /// Returns the address of a definition.
@@ -110,6 +113,15 @@ impl Apis {
         })
     }
 
+    /// Returns what another revision of a definition offers, if it defines the same.
+    fn same(&self, source: &Source, offer: &Offer) -> Option<&Offer> {
+        let (space, name, _) = source;
+        let mut offers = self.read.iter().filter_map(|((other, called, _), read)| {
+            (other == space && called == name).then_some(read.as_ref())?
+        });
+        offers.find(|before| before.defined.id() == offer.defined.id())
+    }
+
     /// Derives the resources of a space. Definitions that are unchanged since `before` are not
     /// read again.
     fn of(registry: &Registry, space: &Space, before: Option<Arc<Self>>) -> Self {
@@ -123,7 +135,16 @@ impl Apis {
             let known = before
                 .as_ref()
                 .and_then(|before| before.read.get(&source).cloned());
-            let offer = known.unwrap_or_else(|| Offer::of(registry, &source.0, definition));
+            let offer = known.unwrap_or_else(|| {
+                let mut offer = Offer::of(registry, &source.0, definition)?;
+                if let Some(before) = before
+                    .as_ref()
+                    .and_then(|before| before.same(&source, &offer))
+                {
+                    offer.since = before.since;
+                }
+                Some(offer)
+            });
             read.insert(source, offer.clone());
             offer
         };
@@ -162,6 +183,7 @@ impl Offer {
             defined: defined.ok()?,
             source: source.clone(),
             terminating: definition.is_terminating(),
+            since: definition.revision,
         })
     }
 

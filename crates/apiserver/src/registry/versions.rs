@@ -1,9 +1,10 @@
 //! Custom objects in the version that a client requests.
 //!
 //! An object is stored in the storage version and by the schema at the time of the write. A
-//! client sees it by the current schema in the requested version: with defaults, without
-//! unknown fields, and converted if necessary. The result is cached beside the object. It
-//! usually equals the stored object, and then only that fact is recorded.
+//! client sees it by the current schemas: with the defaults of the version that it is stored in,
+//! converted to the requested one, and without fields that either does not know. Defaults of the
+//! requested version count when an object is written in it. The result is cached beside the
+//! object. It usually equals the stored object, and then only that fact is recorded.
 
 use std::sync::Arc;
 
@@ -42,8 +43,11 @@ impl Custom {
             }
             self.normalize_stored(&mut tree);
             self.rename(&mut tree);
+            self.coerce(&mut tree);
+        } else {
+            self.normalize(&mut tree);
         }
-        Some(self.keep(object, tree))
+        Some(self.keep(object, &tree))
     }
 
     /// Records that an object in this version was normalized by the current schema when it was
@@ -52,11 +56,11 @@ impl Custom {
         object.versions().note_as_stored(self.form());
     }
 
-    /// Fills in the current defaults of the object's stored version.
+    /// Normalizes an object by the current schema of the version that it is stored in.
     fn normalize_stored(&self, tree: &mut Object) {
         let version = version_of(tree).and_then(|version| self.named(version));
-        if let Some(schema) = version.as_ref().and_then(|stored| stored.schema().ok()) {
-            schema.fill(tree);
+        if let Some(stored) = version {
+            stored.normalize(tree);
         }
     }
 
@@ -77,18 +81,25 @@ impl Custom {
         tree.insert("apiVersion".to_owned(), version.into());
     }
 
-    /// Normalizes an object in this version: fills in defaults and prunes unknown fields.
-    pub fn settle(&self, tree: &mut Object) {
+    /// Fills in the defaults of this version, and coerces the object.
+    fn normalize(&self, tree: &mut Object) {
         if let Ok(schema) = self.schema() {
             schema.fill(tree);
+            self.coerce(tree);
+        }
+    }
+
+    /// Removes unknown fields, and nulls that are neither nullable nor have a default.
+    fn coerce(&self, tree: &mut Object) {
+        if let Ok(schema) = self.schema() {
+            schema.drop_nulls(tree);
             schema.prune(tree, &mut Vec::new());
             schema.repair_embedded(tree);
         }
     }
 
-    fn keep<'a>(&self, object: &'a Stored, mut tree: Object) -> Shown<'a> {
-        self.settle(&mut tree);
-        let body = encoding::custom(&tree);
+    fn keep<'a>(&self, object: &'a Stored, tree: &Object) -> Shown<'a> {
+        let body = encoding::custom(tree);
         if body == **object.body() {
             self.note_written(object);
             return Shown::AsStored(object);
@@ -142,13 +153,14 @@ async fn prepare_custom<'a>(
         tree
     });
     let converted = conversion::convert(registry, context, custom, trees.collect()).await?;
-    for (object, tree) in unknown.into_iter().zip(converted) {
-        custom.keep(object, tree);
+    for (object, mut tree) in unknown.into_iter().zip(converted) {
+        custom.coerce(&mut tree);
+        custom.keep(object, &tree);
     }
     Ok(())
 }
 
-/// Converts an object to another version and normalizes it.
+/// Converts an object to another version, without the defaults of that.
 pub async fn convert(
     registry: &Registry,
     context: Option<&RequestContext>,
@@ -165,7 +177,7 @@ pub async fn convert(
             to.rename(&mut tree);
         }
     }
-    to.settle(&mut tree);
+    to.coerce(&mut tree);
     Ok(tree)
 }
 

@@ -132,7 +132,7 @@ async fn charge_budget(
         full_update: false,
         dry_run,
         caller: None,
-        managed_fields: ManagedFields::Preset,
+        managed_fields: ManagedFields::Update,
         leaves_managed_fields: false,
     };
     // A budget that was deleted meanwhile allows the eviction.

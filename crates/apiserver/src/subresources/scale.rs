@@ -71,7 +71,11 @@ pub async fn patch(
     format: PatchFormat,
     body: &Bytes,
 ) -> Result<Answer> {
-    let ownership = ScaleOwnership::new(caller, &caller.path().kind);
+    let kind = &caller.path().kind;
+    if kind.is_custom() && format == PatchFormat::Strategic {
+        return Err(StatusError::unsupported_custom_patch());
+    }
+    let ownership = ScaleOwnership::new(caller, kind);
     if format.is_apply() {
         let config = write::Config::read(query, format, body)?;
         return apply(registry, caller, accepted, &ownership, config).await;

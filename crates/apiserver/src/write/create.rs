@@ -6,7 +6,7 @@ use bytes::Bytes;
 use insula_admission::Operation;
 use insula_core::Space;
 use insula_custom::Verdict;
-use insula_kinds::{FieldError, Object, prepare, time};
+use insula_kinds::{FieldError, Object, Value, prepare, time};
 use insula_store::{Entry, Outcome, Transaction};
 use uuid::Uuid;
 
@@ -107,12 +107,16 @@ impl CreateRequest<'_> {
             let why = "resourceVersion should not be set on objects to be created";
             return Err(StatusError::plain_error(why));
         }
-        strategy::apply_defaults(kind, &mut self.object)?;
+        let emptied = empty_lists(&self.object);
+        match self.managed_fields {
+            // The object is the result of an apply.
+            ManagedFields::Preset => strategy::apply_defaults_to_applied(kind, &mut self.object)?,
+            _ => strategy::apply_defaults(kind, &mut self.object)?,
+        }
         let now = time::now();
         fill_system_metadata(&mut self.object, &now);
         if let ManagedFields::Update = self.managed_fields {
-            let ownership = Ownership::new(registry, self.caller, kind, None);
-            ownership.record_new(&mut self.object).await?;
+            self.record_fields(registry, emptied).await?;
         }
         strategy::to_validated(kind, &mut self.object);
         self.mutate(registry).await?;
@@ -153,6 +157,23 @@ impl CreateRequest<'_> {
             }
         }
         Err(StatusError::no_name_found(kind, &address.name))
+    }
+
+    /// Records all fields as the creator's. A list that is stored as null is empty until then.
+    async fn record_fields(
+        &mut self,
+        registry: &Registry,
+        emptied: Vec<(String, Value)>,
+    ) -> Result<()> {
+        let object = &mut self.object;
+        let is_null = |name: &str| object.get(name).is_none_or(Value::is_null);
+        let nulls = emptied.into_iter().filter(|(name, _)| is_null(name));
+        let nulls: Vec<_> = nulls.collect();
+        object.extend(nulls.iter().cloned());
+        let ownership = Ownership::new(registry, self.caller, self.kind, None);
+        ownership.record_new(object).await?;
+        object.extend(nulls.into_iter().map(|(name, _)| (name, Value::Null)));
+        Ok(())
     }
 
     /// Runs the mutating admission steps, before a name is generated.
@@ -343,6 +364,15 @@ fn prepare_object(
         node_port: &mut node_port,
     };
     strategy::prepare_for_create(&strategy::validated_as(kind), object, &mut with);
+}
+
+/// Returns the members of an object that are empty lists.
+fn empty_lists(object: &Object) -> Vec<(String, Value)> {
+    let is_empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
+    let empty = object.iter().filter(|(_, value)| is_empty(value));
+    empty
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
 }
 
 /// Resets the server-owned metadata, and sets UID and creation timestamp.

@@ -45,7 +45,7 @@ const MAX_CONCURRENT_DELETES: usize = 16;
 /// The result of a delete.
 #[derive(Debug)]
 pub struct Deleted {
-    /// The object before it was removed, or with its deletion timestamp.
+    /// The object before it was removed, or with its deletion timestamp. A pod has that always.
     pub object: Arc<Stored>,
     /// Whether the object is removed.
     pub gone: bool,
@@ -317,14 +317,25 @@ async fn try_delete(
     check_preconditions(kind, address, options, current)?;
     let attributes = attributes.filter(|attributes| attributes.has_configurations());
     if attributes.is_none() && is_removed_at_once(address, options, current) {
-        return commit_removal(registry, address, options, current).await;
+        let shown = Arc::clone(current);
+        return commit_removal(registry, address, options, current, shown).await;
     }
     if let Some(attributes) = attributes {
         admit(registry, attributes, current).await?;
     }
     let mut object = current.tree();
     match mark(address, &mut object, options) {
-        Mark::Remove => commit_removal(registry, address, options, current).await,
+        Mark::Remove => {
+            let shown = match address.kind.is(core_kind("pods")) {
+                true => {
+                    let value = encode_unversioned(address, &mut object);
+                    let key = Arc::clone(&current.key);
+                    Arc::new(Stored::new(key, current.revision, &value))
+                }
+                false => Arc::clone(current),
+            };
+            commit_removal(registry, address, options, current, shown).await
+        }
         Mark::Unchanged => Ok(Attempt::Unchanged(Deleted::marked(Arc::clone(current)))),
         Mark::Changed => {
             let key = registry.key(address);
@@ -378,11 +389,12 @@ async fn commit_removal(
     registry: &Registry,
     address: &Address,
     options: &DeleteOptions,
-    current: &Arc<Stored>,
+    current: &Stored,
+    shown: Arc<Stored>,
 ) -> Result<Attempt> {
     let gone = Deleted {
         gone: true,
-        ..Deleted::marked(Arc::clone(current))
+        ..Deleted::marked(shown)
     };
     if options.dry_run {
         return Ok(Attempt::Done(gone));

@@ -224,7 +224,10 @@ async fn try_modify(
         object: mut new,
         warnings,
     } = modified?;
-    strategy::apply_defaults(kind, &mut new)?;
+    match request.managed_fields {
+        ManagedFields::Apply(_) => strategy::apply_defaults_to_applied(kind, &mut new)?,
+        _ => strategy::apply_defaults(kind, &mut new)?,
+    }
     let mut managed = None;
     if let ManagedFields::Update = request.managed_fields {
         let ownership = Ownership::new(registry, request.caller, kind, request.subresource);

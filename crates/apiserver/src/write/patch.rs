@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use insula_kinds::decode::{self, Decoded};
+use insula_kinds::go;
 use insula_kinds::patch::{self as patches, PatchError};
 use insula_kinds::{FieldError, Kind, Object, TypeId, Value};
 use memchr::{memchr, memmem};
@@ -115,15 +116,15 @@ fn patch_resource(
     validation: FieldValidation,
 ) -> Result<Modified> {
     let of = kind.type_id();
-    let again = || patch_tree(of, current, format, body);
-    let (tree, problems) = again()?;
+    let (tree, problems) = patch_tree(of, current, format, body)?;
+    let quoted = || quoted(of, current, format, body);
     let Some(custom) = kind.custom() else {
         let read = |tree| {
             input::check_kept(&tree, Expected::from(&**kind))?;
             let decoded = decode::value(of, Value::Object(tree));
             Ok((Ok(()), decoded.map_err(|error| error.to_string())?))
         };
-        return decode_patched(tree, problems, validation, read, again);
+        return decode_patched(tree, problems, validation, read, quoted);
     };
     let read = |tree| {
         let mut decoded =
@@ -136,7 +137,7 @@ fn patch_resource(
         });
         Ok((checked, decoded))
     };
-    decode_patched(tree, problems, validation, read, again)
+    decode_patched(tree, problems, validation, read, quoted)
 }
 
 /// Checks that the patch left `kind` in place and `apiVersion` unchanged.
@@ -163,13 +164,24 @@ pub fn apply_patch(
     body: &[u8],
     validation: FieldValidation,
 ) -> Result<Modified> {
-    let again = || patch_tree(of, current, format, body);
-    let (tree, problems) = again()?;
+    let (tree, problems) = patch_tree(of, current, format, body)?;
+    let quoted = || quoted(of, current, format, body);
     let read = |tree| {
         let decoded = decode::value(of, Value::Object(tree)).map_err(|error| error.to_string())?;
         Ok((Ok(()), decoded))
     };
-    decode_patched(tree, problems, validation, read, again)
+    decode_patched(tree, problems, validation, read, quoted)
+}
+
+/// Returns what an error quotes: of a strategic merge patch the patch itself, as Go prints it, and
+/// else the patched tree. That is computed again, because errors are rare.
+fn quoted(of: TypeId, current: &Object, format: PatchFormat, body: &[u8]) -> String {
+    if format == PatchFormat::Strategic {
+        let patch = serde_json::from_slice(body).unwrap_or(Value::Null);
+        return go::Printed(&patch).to_string();
+    }
+    let tree = patch_tree(of, current, format, body).map(|(tree, _)| tree);
+    Value::Object(tree.unwrap_or_default()).to_string()
 }
 
 /// Returns the patched tree, and the problems of the patch.
@@ -199,29 +211,24 @@ fn patch_tree(
     Ok((tree, problems))
 }
 
-/// Decodes the patched tree. Errors quote the whole tree; it is computed again for that, because
-/// errors are rare.
+/// Decodes the patched tree.
 fn decode_patched(
     tree: Object,
     problems: Vec<String>,
     validation: FieldValidation,
     read: impl FnOnce(Object) -> Result<(Result<()>, Decoded), String>,
-    again: impl Fn() -> Result<(Object, Vec<String>)>,
+    quoted: impl Fn() -> String,
 ) -> Result<Modified> {
-    let text = || {
-        let tree = again().map(|(tree, _)| tree).unwrap_or_default();
-        Value::Object(tree).to_string()
-    };
     let wrong = |why: &str, text: String| {
         let error = FieldError::invalid_text("patch", &text, why);
         StatusError::invalid_patch(&[error])
     };
-    let (checked, decoded) = read(tree).map_err(|error| wrong(&error, text()))?;
+    let (checked, decoded) = read(tree).map_err(|error| wrong(&error, quoted()))?;
     checked?;
     let mut all = problems;
     all.extend(decoded.problems);
     let warnings = input::validate_fields(all, validation)
-        .map_err(|problems| wrong(&format!("strict decoding error: {problems}"), text()))?;
+        .map_err(|problems| wrong(&format!("strict decoding error: {problems}"), quoted()))?;
     Ok(Modified {
         object: decoded.object,
         warnings,

@@ -84,6 +84,18 @@ pub fn apply_defaults(kind: &Resource, object: &mut Object) -> Result<()> {
     Ok(())
 }
 
+/// Applies defaults to the result of a server-side apply. A null that was applied is not decoded
+/// like a body that says null, so it is refused where a value may not be null.
+pub fn apply_defaults_to_applied(kind: &Resource, object: &mut Object) -> Result<()> {
+    match kind.custom() {
+        Some(custom) => {
+            custom.schema()?.fill_defaults(object);
+            Ok(())
+        }
+        None => apply_defaults(kind, object),
+    }
+}
+
 /// Converts the object to the version that is validated.
 pub fn to_validated(kind: &Resource, object: &mut Object) {
     if let Resource::BuiltIn(_) = kind {
@@ -189,7 +201,12 @@ fn validate_create_now(kind: &Resource, object: &Object) -> Result<Verdict> {
             errors_only(validate::create(kind, &written))
         }
         Resource::BuiltIn(_) | Resource::Custom(_) => {
-            errors_only(validate::create(&stored, object))
+            let errors = validate::create(&stored, object);
+            let warnings = match errors.is_empty() {
+                true => validate::create_warnings(&stored, object),
+                false => Vec::new(),
+            };
+            Verdict { errors, warnings }
         }
     })
 }
@@ -355,8 +372,11 @@ pub fn written_object(
     value: &[u8],
 ) -> Arc<Stored> {
     let object = Stored::new(key, revision, value);
-    if let Some(custom) = kind.custom() {
-        custom.storage().note_written(&object);
+    // An object of another version was stored without the defaults of the storage version.
+    if let Some(custom) = kind.custom()
+        && custom.version().storage
+    {
+        custom.note_written(&object);
     }
     Arc::new(object)
 }

@@ -68,6 +68,43 @@ async fn lists_are_merged_by_schema() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
+async fn null_is_refused_where_a_value_may_not_be_null() -> anyhow::Result<()> {
+    let (_server, client) = with_widgets(json!({"type": "object", "properties": {
+        "object": {"type": "object", "properties": {"a": {"type": "string"}}},
+        "text": {"type": "string"},
+        "nullable": {"type": "string", "nullable": true},
+        "defaulted": {"type": "string", "default": "d"},
+    }}))
+    .await?;
+    let allowed = json!({"nullable": null, "defaulted": null});
+    // The same for the apply that creates and for one that changes.
+    for status in [201, 200] {
+        for (field, of_type) in [("object", "object"), ("text", "string")] {
+            let mut spec = allowed.clone();
+            spec[field] = Value::Null;
+            let answer = apply(&client, WIDGET, "one", &widget(&spec)).await?;
+            let message = format!(
+                "Widget.ex.io \"w\" is invalid: spec.{field}: Invalid value: \"null\": \
+                 spec.{field} in body must be of type {of_type}: \"null\""
+            );
+            assert_refused(&answer, 422, "Invalid", &message);
+        }
+        let answer = apply(&client, WIDGET, "one", &widget(&allowed)).await?;
+        assert_eq!(answer.status, status, "{}", answer.text());
+        let shown = json!({"nullable": null, "defaulted": "d"});
+        assert_eq!(answer.json()["spec"], shown);
+    }
+    // In a body that is decoded, such a null counts as absent.
+    let spec = json!({"object": null, "text": null});
+    let mut other = widget(&spec);
+    other["metadata"]["name"] = "other".into();
+    let answer = client.post(WIDGETS, &other).await?;
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    assert_eq!(answer.json()["spec"], json!({"defaulted": "d"}));
+    Ok(())
+}
+
+#[tokio::test]
 async fn unknown_fields_are_refused() -> anyhow::Result<()> {
     let (_server, client) =
         with_widgets(json!({"type": "object", "properties": {"a": {"type": "string"}}})).await?;

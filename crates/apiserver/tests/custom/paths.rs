@@ -106,7 +106,12 @@ async fn custom_kind_can_be_named_tenants_in_either_scope() -> anyhow::Result<()
         }
         assert_eq!(client.get(path).await?.status, 404, "{path}");
     }
-    // Listing across all namespaces works.
+    // Across all namespaces objects are only listed.
+    for method in ["POST", "PATCH", "DELETE", "PUT"] {
+        let path = "/apis/ex.io/v1/tenants";
+        let answer = other.send(method.parse()?, path, &[], "{}").await?;
+        assert_eq!(answer.status, 404, "{method}: {}", answer.text());
+    }
     assert_eq!(
         names(&other.get("/apis/ex.io/v1/tenants").await?.json()),
         ["x"]

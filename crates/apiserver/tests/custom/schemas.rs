@@ -64,7 +64,17 @@ async fn defaults_and_pruning_apply_to_stored_objects_on_read() -> anyhow::Resul
     );
     let kept = stored(&server, "/registry/ex.io/foos/t1/default/a").await?;
     assert_eq!(kept["spec"], json!({"color": "red", "size": 3}));
-    // A watch from before the change delivers later writes in the new schema.
+    // A client that knows objects from before the change has to list them again.
+    let resumed = client.watch(&watch).await?.rest().await?;
+    let codes: Vec<_> = resumed
+        .iter()
+        .map(|event| &event["object"]["code"])
+        .collect();
+    assert_eq!(codes, [410]);
+    let list = client.get(FOOS).await?.json();
+    let revision = list["metadata"]["resourceVersion"].as_str();
+    let revision = revision.unwrap_or_default();
+    let watch = format!("{FOOS}?watch=true&resourceVersion={revision}");
     let mut watch = client.watch(&watch).await?;
     let patched = client
         .patch(
@@ -114,7 +124,7 @@ async fn storage_version_can_be_changed() -> anyhow::Result<()> {
     let v2 = FOOS.replace("v1", "v2");
     let read = client.get(&format!("{v2}/old")).await?.json();
     assert_eq!(read["apiVersion"], "ex.io/v2");
-    assert_eq!(read["spec"], json!({"common": "a", "size": 3, "v2": "v2"}));
+    assert_eq!(read["spec"], json!({"common": "a", "size": 3}));
     let moved = redefine(
         &client,
         &json!([
@@ -133,10 +143,7 @@ async fn storage_version_can_be_changed() -> anyhow::Result<()> {
     let kept = stored(&server, "/registry/ex.io/foos/t1/default/new").await?;
     assert_eq!(
         (&kept["apiVersion"], &kept["spec"]),
-        (
-            &json!("ex.io/v2"),
-            &json!({"common": "b", "size": 3, "v2": "v2"})
-        )
+        (&json!("ex.io/v2"), &json!({"common": "b", "size": 3}))
     );
     let kept = stored(&server, "/registry/ex.io/foos/t1/default/old").await?;
     assert_eq!(kept["apiVersion"], "ex.io/v1");
@@ -146,7 +153,17 @@ async fn storage_version_can_be_changed() -> anyhow::Result<()> {
         assert_eq!(list["apiVersion"], format!("ex.io/{version}"));
         for item in list["items"].as_array().into_iter().flatten() {
             assert_eq!(item["apiVersion"], format!("ex.io/{version}"));
-            assert_eq!(item["spec"][version], version, "{item}");
+            // The defaults that count are those of the version in which an object is stored.
+            let stored_as = match item["metadata"]["name"] == "new" {
+                true => "v2",
+                false => "v1",
+            };
+            let shown = if stored_as == version {
+                json!(version)
+            } else {
+                Value::Null
+            };
+            assert_eq!(item["spec"][version], shown, "{item}");
         }
         let events = client
             .get(&format!(
@@ -203,6 +220,66 @@ async fn storage_version_can_be_changed() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn defaults_on_read_are_those_of_the_stored_version() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
+    let client = server.tenant("t1").await?;
+    let mut definition = two_versions("v2");
+    let versions = definition["spec"]["versions"].as_array_mut();
+    for version in versions.into_iter().flatten() {
+        // Both versions know all fields, and differ in their defaults.
+        let spec = &mut version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
+        for name in ["v1", "v2"] {
+            if spec[name].is_null() {
+                spec[name] = json!({"type": "string"});
+            }
+        }
+    }
+    client.define(&definition).await?;
+    let shown = json!({"size": 3, "v1": "v1", "v2": "v2"});
+    let created = create(&client, FOOS, &foo("a", json!({}))).await?;
+    assert_eq!(created["spec"], shown);
+    let v2 = format!("{}/a", FOOS.replace("v1", "v2"));
+    assert_eq!(client.get(&v2).await?.json()["spec"], shown);
+    // Those of the request are stored, those of the storage version are only shown.
+    let kept = stored(&server, "/registry/ex.io/foos/t1/default/a").await?;
+    assert_eq!(kept["spec"], json!({"size": 3, "v1": "v1"}));
+    let default_of = |version: usize| {
+        format!(
+            "/spec/versions/{version}/schema/openAPIV3Schema/properties/spec/properties/common/default"
+        )
+    };
+    redefine(
+        &client,
+        &json!([{"op": "add", "path": default_of(1), "value": "c"}]),
+    )
+    .await?;
+    let with_common = json!({"common": "c", "size": 3, "v1": "v1", "v2": "v2"});
+    for path in [&foo_path("a"), &v2] {
+        assert_eq!(client.get(path).await?.json()["spec"], with_common);
+    }
+    // A default that moved out of the storage version is not shown any more.
+    redefine(
+        &client,
+        &json!([
+            {"op": "remove", "path": default_of(1)},
+            {"op": "add", "path": default_of(0), "value": "c"},
+        ]),
+    )
+    .await?;
+    for path in [&foo_path("a"), &v2] {
+        assert_eq!(client.get(path).await?.json()["spec"], shown);
+    }
+    let list = client.get(FOOS).await?.json();
+    assert_eq!(list["items"][0]["spec"], shown);
+    // A write in the other version stores it.
+    let change = json!({"metadata": {"labels": {"a": "b"}}});
+    let patched = client.patch(&foo_path("a"), "merge", &change).await?;
+    assert_eq!(patched.json()["spec"], with_common);
+    assert_eq!(client.get(&v2).await?.json()["spec"], with_common);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unserved_storage_version_still_stores_objects() -> anyhow::Result<()> {
     let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
@@ -220,7 +297,7 @@ async fn unserved_storage_version_still_stores_objects() -> anyhow::Result<()> {
     assert_eq!(client.get(FOOS).await?.status, 404);
     let v2 = FOOS.replace("v1", "v2");
     let read = client.get(&format!("{v2}/a")).await?.json();
-    assert_eq!(read["spec"], json!({"common": "x", "size": 3, "v2": "v2"}));
+    assert_eq!(read["spec"], json!({"common": "x", "size": 3}));
     let patched = client
         .patch(
             &format!("{v2}/a"),

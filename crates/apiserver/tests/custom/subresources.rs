@@ -186,6 +186,21 @@ async fn invalid_scales_are_refused() -> anyhow::Result<()> {
     );
     let without_status = client.get(&scale("a")).await?.json();
     assert_eq!(without_status["status"], json!({"replicas": 0}));
+    let strategic = client
+        .patch(
+            &scale("a"),
+            "strategic-merge",
+            &json!({"spec": {"replicas": 3}}),
+        )
+        .await?;
+    assert_eq!(strategic.status, 415);
+    assert_eq!(
+        strategic.message(),
+        "the body of the request was in an unknown format - accepted media types include: \
+         application/json-patch+json, application/merge-patch+json, \
+         application/apply-patch+yaml, application/apply-patch+cbor"
+    );
+    assert_eq!(client.get(&scale("a")).await?.json()["spec"]["replicas"], 2);
     let negative = client
         .patch(&scale("a"), "merge", &json!({"spec": {"replicas": -5}}))
         .await?;

@@ -218,7 +218,7 @@ impl DocumentPath {
             Document::OpenApiV3 => 5,
             Document::OpenApiV3Part(_) => 6,
             Document::Version => 7,
-            Document::Health(_) => 8,
+            Document::Health { .. } => 8,
             Document::Metrics => 9,
             Document::Issuer => 10,
             Document::Keys => 11,

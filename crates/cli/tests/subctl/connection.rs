@@ -105,7 +105,8 @@ fn server_token_and_ca_flags_suffice() {
         (&["--insecure-skip-tls-verify"], reached),
         (
             &[],
-            "cannot list tenants: invalid peer certificate: UnknownIssuer",
+            "cannot list tenants: tls: failed to verify certificate: \
+             x509: certificate signed by unknown authority",
         ),
         (
             &[
@@ -114,7 +115,8 @@ fn server_token_and_ca_flags_suffice() {
                 "--tls-server-name",
                 "other.example",
             ],
-            "cannot list tenants: invalid peer certificate: ",
+            "cannot list tenants: tls: failed to verify certificate: \
+             x509: certificate is valid for ",
         ),
         (
             &[

@@ -220,7 +220,7 @@ mod tests {
             &[0xfa, 0x01, 13, 0x0a, 3],
             b"x-a",
             &[0x12, 6, 0x12, 4],
-            b"[1]\n",
+            b"- 1\n",
         ];
         assert_eq!(out.into_bytes(), wanted.concat());
     }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::Object;
 use crate::defaults::tree;
 use crate::kind::Kind;
+use crate::quantity;
 use crate::types::{Form, Shape, TypeId, types};
 
 /// Whether everything except metadata and status is equal.
@@ -89,6 +90,7 @@ fn same(shape: &Shape, pointer: bool, left: Option<&Value>, right: Option<&Value
                 && pairs.all(|(left, right)| same(of, false, Some(left), Some(right)))
         }
         Shape::Map(of) => same_maps(of, left, right),
+        Shape::Quantity if quantity::is_same(left, right) => true,
         _ if pointer => left == right,
         _ => left == right || (left.is_none_or(tree::is_zero) && right.is_none_or(tree::is_zero)),
     }
@@ -153,6 +155,10 @@ mod tests {
         let check = |left: Value, right: Value| {
             specs(kind, left.as_object().unwrap(), right.as_object().unwrap())
         };
+        let requests = |memory: &str| {
+            let resources = json!({"requests": {"memory": memory}});
+            json!({"spec": {"template": {"spec": {"containers": [{"resources": resources}]}}}})
+        };
         let cases = [
             (
                 json!({}),
@@ -177,6 +183,9 @@ mod tests {
                 json!({}),
                 true,
             ),
+            (requests("1Gi"), requests("1073741824"), true),
+            (requests("1Gi"), requests("2Gi"), false),
+            (requests("1Gi"), requests("none"), false),
         ];
         for (left, right, wanted) in cases {
             assert_eq!(check(left.clone(), right.clone()), wanted, "{left} {right}");

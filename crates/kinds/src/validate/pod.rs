@@ -6,12 +6,14 @@ mod scheduling;
 mod security;
 mod update;
 mod volume;
+mod warnings;
 
 use std::collections::{HashMap, HashSet};
 
 pub(super) use scheduling::{node_selector, taint_effect, tolerations, topology_terms};
 pub(super) use update::{ephemeral_containers, resize, status, update};
 pub(super) use volume::{access_modes, claim_spec, driver, host_path, nfs};
+pub(super) use warnings::warnings;
 
 use super::amount::{self, container_resource_name, requirements};
 use super::check::{self, Errors};

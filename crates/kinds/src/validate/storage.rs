@@ -8,7 +8,7 @@ use super::amount::{self, Amount};
 use super::check::{self, Errors};
 use super::meta;
 use super::pod;
-use super::tree::{Node, Path, same};
+use super::tree::{Node, Path, differences, same};
 use crate::FieldError;
 use crate::text;
 
@@ -213,12 +213,14 @@ pub(super) fn claim_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) 
     }
     let (before, after) = (old.get("spec"), new.get("spec"));
     let bound = new.get("status").get("phase").text() == "Bound";
-    if !same(
-        &before.value().clone(),
-        &with_old_mutable_fields(&before, &after, bound),
-    ) {
+    let allowed = with_old_mutable_fields(&before, &after, bound);
+    let changed = match (before.object(), allowed.as_object()) {
+        (Some(before), Some(allowed)) => differences(before, allowed),
+        _ => Vec::new(),
+    };
+    if !changed.is_empty() {
         let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
-        errors.push(after.forbidden(detail));
+        errors.push(after.immutable(detail, &changed));
     }
     claim_size(old, new, errors);
     let mode = after

@@ -1,11 +1,15 @@
 //! A value and its path, so that every error names its field.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::rc::Rc;
 
 use serde_json::Value;
 
-use crate::{FieldError, Object};
+use crate::{FieldError, Object, quantity};
+
+/// The changed fields that an error names.
+const MAX_NAMED: usize = 10;
 
 /// The value of absent fields.
 static NULL: Value = Value::Null;
@@ -65,6 +69,23 @@ impl<'a> Path<'a> {
     /// Returns `path[key]`.
     pub fn key(&self, key: &'a str) -> Self {
         self.step(Step::Key(key))
+    }
+
+    /// Whether quantities are written here: amounts of resources, sizes and divisors.
+    fn is_quantity(&self) -> bool {
+        let last = self.steps[..self.length].last();
+        let before = match self.length {
+            0 | 1 => self
+                .prefix
+                .as_ref()
+                .and_then(|of| of.steps[..of.length].last()),
+            length => self.steps.get(length - 2),
+        };
+        let named = |step: Option<&Step<'_>>, names: &[&str]| match step {
+            Some(Step::Field(name)) => names.contains(name),
+            _ => false,
+        };
+        named(last, &["sizeLimit", "divisor"]) || named(before, &["limits", "requests", "overhead"])
     }
 
     fn step(&self, step: Step<'a>) -> Self {
@@ -226,6 +247,18 @@ impl<'a> Node<'a> {
         FieldError::forbidden(self.path.to_string(), detail)
     }
 
+    /// Returns the error of a spec whose fields are immutable, but for some. Kubernetes appends a
+    /// diff of Go's internal objects to the detail; here the changed fields are named.
+    pub fn immutable(&self, detail: &str, changed: &[String]) -> FieldError {
+        let named = changed.iter().take(MAX_NAMED).map(String::as_str);
+        let named = named.collect::<Vec<_>>().join(", ");
+        let more = match changed.len().saturating_sub(MAX_NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        self.forbidden(&format!("{detail}\nchanged: {named}{more}"))
+    }
+
     /// Returns the error of an invalid value.
     pub fn invalid(&self, detail: &str) -> FieldError {
         FieldError::invalid(self.path.to_string(), self.value(), detail)
@@ -294,6 +327,36 @@ pub fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
+/// Returns the paths of the fields in which two specs differ, in the order of their names. A
+/// quantity in another notation is no difference.
+pub fn differences(old: &Object, new: &Object) -> Vec<String> {
+    let mut found = Vec::new();
+    compare_members(&Path::default().field("spec"), old, new, &mut found);
+    found
+}
+
+fn compare_members<'a>(path: &Path<'a>, old: &'a Object, new: &'a Object, found: &mut Vec<String>) {
+    let names: BTreeSet<&str> = old.keys().chain(new.keys()).map(String::as_str).collect();
+    for name in names {
+        let of = |object: &'a Object| object.get(name).unwrap_or(&NULL);
+        compare(&path.field(name), of(old), of(new), found);
+    }
+}
+
+fn compare<'a>(path: &Path<'a>, old: &'a Value, new: &'a Value, found: &mut Vec<String>) {
+    match (old, new) {
+        _ if same(old, new) => {}
+        (Value::Object(old), Value::Object(new)) => compare_members(path, old, new, found),
+        (Value::Array(old), Value::Array(new)) if old.len() == new.len() => {
+            for (index, (old, new)) in old.iter().zip(new).enumerate() {
+                compare(&path.index(index), old, new, found);
+            }
+        }
+        _ if path.is_quantity() && quantity::is_same(Some(old), Some(new)) => {}
+        _ => found.push(path.to_string()),
+    }
+}
+
 fn is_blank(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -305,7 +368,48 @@ fn is_blank(value: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn differences_are_fields_whose_values_differ() {
+        let object = |value: Value| value.as_object().cloned().unwrap();
+        let pod = |memory: &str, image: &str, more: Value| {
+            let mut spec = object(json!({
+                "containers": [{
+                    "image": image,
+                    "resources": {"requests": {"memory": memory}},
+                    "env": [{"name": "1Gi"}],
+                }],
+                "overhead": {"memory": memory},
+            }));
+            spec.extend(object(more));
+            spec
+        };
+        let old = pod("1Gi", "a", json!({"tolerations": []}));
+        for (new, wanted) in [
+            (pod("1073741824", "a", json!({})), vec![]),
+            (
+                pod("2Gi", "b", json!({})),
+                vec![
+                    "spec.containers[0].image",
+                    "spec.containers[0].resources.requests.memory",
+                    "spec.overhead.memory",
+                ],
+            ),
+            (
+                pod("1Gi", "a", json!({"nodeName": "n", "containers": []})),
+                vec!["spec.containers", "spec.nodeName"],
+            ),
+        ] {
+            assert_eq!(differences(&old, &new), wanted);
+        }
+        // Only quantities have notations.
+        let mut new = old.clone();
+        new["containers"][0]["env"][0]["name"] = "1073741824".into();
+        assert_eq!(differences(&old, &new), ["spec.containers[0].env[0].name"]);
+    }
 
     #[test]
     fn paths_of_any_length_are_written_as_kubernetes_writes_them() {

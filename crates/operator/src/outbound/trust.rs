@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use insula_identity::endpoint::Trust;
+use insula_tls::{LegacyCommonName, ServerVerifier};
 use ring::digest::{Algorithm, SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring as provider};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -17,8 +17,7 @@ use rustls::{
 #[derive(Clone)]
 pub(super) struct Authorities {
     provider: Arc<CryptoProvider>,
-    /// None if there are no roots at all: then no certificate is valid.
-    verifier: Option<Arc<WebPkiServerVerifier>>,
+    verifier: Arc<ServerVerifier>,
 }
 
 impl Authorities {
@@ -26,14 +25,10 @@ impl Authorities {
     pub(super) fn new(extra_roots: Vec<Vec<u8>>) -> Self {
         let mut roots = insula_tls::system_roots();
         // Invalid certificates are skipped; a missing root shows when it is needed.
-        roots.add_parsable_certificates(extra_roots.into_iter().map(CertificateDer::from));
+        roots.add(extra_roots.into_iter().map(CertificateDer::from));
         let provider = Arc::new(provider::default_provider());
-        let roots = Arc::new(roots);
-        let built = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build();
-        Self {
-            provider,
-            verifier: built.ok(),
-        }
+        let verifier = Arc::new(ServerVerifier::new(roots, &provider));
+        Self { provider, verifier }
     }
 
     /// Returns the TLS configuration for a trust.
@@ -58,20 +53,6 @@ impl Authorities {
             .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();
         Ok(Arc::new(config))
-    }
-
-    fn verify(
-        &self,
-        certificate: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        let Some(verifier) = &self.verifier else {
-            return Err(Error::InvalidCertificate(CertificateError::UnknownIssuer));
-        };
-        verifier.verify_server_cert(certificate, intermediates, name, ocsp, now)
     }
 }
 
@@ -140,10 +121,9 @@ impl ServerCertVerifier for CertificateVerifier {
         if self.trust == Trust::AnyCertificate {
             return Ok(ServerCertVerified::assertion());
         }
-        let why = match self
-            .authorities
-            .verify(certificate, intermediates, name, ocsp, now)
-        {
+        let verifier = &self.authorities.verifier;
+        let verified = verifier.verify_server_cert(certificate, intermediates, name, ocsp, now);
+        let why = match verified {
             Ok(verified) => return Ok(verified),
             Err(why) => why,
         };
@@ -164,8 +144,8 @@ impl ServerCertVerifier for CertificateVerifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let schemes = &self.authorities.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signature, schemes)
+        let verifier = &self.authorities.verifier;
+        verifier.verify_tls12_signature(message, certificate, signature)
     }
 
     fn verify_tls13_signature(
@@ -174,15 +154,12 @@ impl ServerCertVerifier for CertificateVerifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let schemes = &self.authorities.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, schemes)
+        let verifier = &self.authorities.verifier;
+        verifier.verify_tls13_signature(message, certificate, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.authorities
-            .provider
-            .signature_verification_algorithms
-            .supported_schemes()
+        self.authorities.verifier.supported_verify_schemes()
     }
 }
 
@@ -214,6 +191,9 @@ pub(super) fn describe(why: &CertificateError) -> String {
             "it is not valid yet".to_owned()
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "it is for another name".to_owned()
+        }
+        CertificateError::Other(other) if other.0.is::<LegacyCommonName>() => {
             "it is for another name".to_owned()
         }
         other => other.to_string(),

@@ -68,6 +68,8 @@ impl Subject<'_> {
         mine.set_time(last.as_ref().and_then(|last| last.time().cloned()));
         record.entries.push(mine);
         let new = self.merged(live, config, &record, last)?;
+        let checked = versions.check_others(&new);
+        checked.map_err(|(of, error)| failed(&format!("failed to convert {of} object"))(error))?;
         let changes = versions.changes(&new);
         let changes = changes.map_err(failed("failed to compare objects"))?;
         // The applier's own entry is the last one.

@@ -74,6 +74,21 @@ impl<'a> Versions<'a> {
         })
     }
 
+    /// Checks that the live object and a new one are objects of the other versions. The error has
+    /// the object that is none.
+    pub(super) fn check_others(&self, new: &Object) -> Result<(), (&'static str, NotOfType)> {
+        for (name, live) in &self.others {
+            let Some(live) = live else { continue };
+            let checked = typed::check(&live.schema, &live.object, true);
+            checked.map_err(|error| ("old", error))?;
+            if let Some(new) = (self.subject.convert)(new, name) {
+                let checked = typed::check(&live.schema, &new.object, true);
+                checked.map_err(|error| ("new", error))?;
+            }
+        }
+        Ok(())
+    }
+
     fn schema(&mut self, version: &str) -> Option<&Schema> {
         if version == self.subject.api_version {
             return Some(self.subject.schema);

@@ -12,7 +12,6 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use insula_access::jwt::KeySet;
 use insula_tls::Trust;
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -58,11 +57,7 @@ async fn get(url: &str, authorities: &str) -> anyhow::Result<Bytes> {
         return exchange(&url, stream).await;
     }
     let trust = Trust::Authorities(authorities.to_owned());
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(insula_tls::roots(&trust)?)
-        .with_no_client_auth();
+    let config = insula_tls::client_config(insula_tls::roots(&trust)?)?;
     let name = ServerName::try_from(host)?;
     let stream = TlsConnector::from(Arc::new(config))
         .connect(name, stream)

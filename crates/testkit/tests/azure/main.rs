@@ -17,7 +17,6 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use insula_testkit::azure::FakeAzure;
 use insula_tls::Trust;
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -105,11 +104,8 @@ async fn send(
     if url.scheme_str() == Some("http") {
         return exchange(stream, request).await;
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(insula_tls::roots(&Trust::Authorities(ca.to_owned()))?)
-        .with_no_client_auth();
+    let roots = insula_tls::roots(&Trust::Authorities(ca.to_owned()))?;
+    let config = insula_tls::client_config(roots)?;
     let name = ServerName::try_from(authority.host().to_owned())?;
     let stream = TlsConnector::from(Arc::new(config))
         .connect(name, stream)

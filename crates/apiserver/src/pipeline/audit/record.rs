@@ -317,6 +317,8 @@ fn is_probe(route: &Result<Route>) -> bool {
     let target = route.as_ref().map(|route| &route.target);
     matches!(
         target,
-        Ok(Target::Document(Document::Health(_) | Document::Version))
+        Ok(Target::Document(
+            Document::Health { .. } | Document::Version
+        ))
     )
 }

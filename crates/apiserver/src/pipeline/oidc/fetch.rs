@@ -10,7 +10,7 @@ use http::{Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
 use hyper_util::rt::TokioIo;
 use insula_access::jwt::{KeySet, KeySetError};
-use insula_tls::{Trust, client_config, roots};
+use insula_tls::{Trust, client_config, handshake_error, roots};
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
 use tokio::net::TcpStream;
@@ -115,7 +115,8 @@ impl Client {
     async fn connect(&self, host: &str, port: u16) -> io::Result<TlsStream<TcpStream>> {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let stream = TcpStream::connect((host, port)).await?;
-        self.tls.connect(name, stream).await
+        let shaken = self.tls.connect(name, stream).await;
+        shaken.map_err(|error| io::Error::other(handshake_error(&error)))
     }
 }
 

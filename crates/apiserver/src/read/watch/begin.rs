@@ -5,6 +5,7 @@ use std::sync::Arc;
 use insula_core::{Revision, Spaces};
 
 use super::events::Position;
+use super::permission::defining_space;
 use super::start::Start;
 use super::too_old;
 use crate::codec::view::View;
@@ -56,6 +57,9 @@ pub(super) async fn begin(
         Start::Now | Start::State { .. } => applied,
     };
     if !matches!(start, Start::State { .. }) {
+        if let Some(since) = defined_since(registry, granted).filter(|since| after < *since) {
+            return Err(too_old(Lost::Passed(since), after));
+        }
         let published = overlay(registry, granted, &collection, after)?;
         return Ok(Begun {
             position: position(&collection, published.as_ref(), after)?,
@@ -104,6 +108,16 @@ pub(super) async fn begin(
         // The cursor is the position of this snapshot, so it alone decides what is new.
         after: Revision::ZERO,
     })
+}
+
+/// Returns the revision since which a custom resource is defined as it is now. A client that knows
+/// its objects from before has to list them again: defaults, versions and fields may be others.
+fn defined_since(registry: &Registry, granted: Caller<'_>) -> Option<Revision> {
+    let kind = &granted.path().kind;
+    kind.custom()?;
+    let apis = registry.apis(defining_space(granted.granted))?;
+    let offer = apis.offer(&kind.group, &kind.resource)?;
+    Some(offer.since)
 }
 
 /// Returns the position after a revision: in the log, or in the store's history if the log begins

@@ -47,7 +47,7 @@ impl Control {
             // Before rights are checked, so that no change in between is missed.
             signals.take_changed();
             let ends = permission.check(Revision::ZERO).is_err()
-                || permission.check_served().is_err()
+                || permission.is_redefined()
                 || self.sources.are_closed();
             if ends || Instant::now() >= self.deadline {
                 return;

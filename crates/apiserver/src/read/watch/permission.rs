@@ -113,19 +113,14 @@ impl Permission {
         of(&self.home).max(elsewhere.unwrap_or(Revision::ZERO))
     }
 
-    /// Whether a custom resource is still defined as it was when the watch began. If it is not,
-    /// clients begin again and see it as it is defined now.
-    pub fn check_served(&self) -> Result<()> {
+    /// Whether a custom resource is defined anew since the watch began, or no more. Such a watch
+    /// ends without an error, and clients that resume it from before the change list again.
+    pub fn is_redefined(&self) -> bool {
         let Some(custom) = self.granted.path().kind.custom() else {
-            return Ok(());
+            return false;
         };
         let offer = self.offer();
-        match offer.is_some_and(|offer| offer.defined.id() == custom.defined().id()) {
-            true => Ok(()),
-            false => Err(StatusError::expired(
-                "what is watched is defined anew, or no more",
-            )),
-        }
+        offer.is_none_or(|offer| offer.defined.id() != custom.defined().id())
     }
 
     /// Whether the resource is no longer served at all.
@@ -148,7 +143,7 @@ impl Permission {
 
 /// The space with the definition of what is watched: over all spaces, only resources that the
 /// system publishes are served.
-const fn defining_space(granted: &Granted) -> &Space {
+pub(super) const fn defining_space(granted: &Granted) -> &Space {
     match granted.spaces() {
         Spaces::One(space) => space,
         Spaces::All => &Space::System,

@@ -49,7 +49,13 @@ pub fn mark(address: &Address, object: &mut Object, options: &DeleteOptions) -> 
         || metadata::finalizers(object).next().is_some()
         || metadata::spec_finalizers(kind, object).next().is_some();
     match (held, marked && !ending, changed) {
-        (false, _, _) => return Mark::Remove,
+        (false, _, _) => {
+            // The response shows a pod with the grace period that it got: none.
+            if is_pod && (!marked || ending) {
+                set_mark(kind, object, grace, marked);
+            }
+            return Mark::Remove;
+        }
         (true, true, false) => return Mark::Unchanged,
         (true, true, true) => return Mark::Changed,
         (true, false, _) => {}

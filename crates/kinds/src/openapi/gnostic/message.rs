@@ -1,6 +1,9 @@
 //! A writer of protobuf messages, and access to the JSON they are built from.
 
 use std::borrow::Borrow;
+use std::collections::BTreeMap;
+
+use serde::ser::{Serialize, Serializer};
 
 use crate::Value;
 
@@ -14,9 +17,11 @@ impl Message {
         self.0
     }
 
-    /// Writes any value as YAML, of which JSON is a subset.
+    /// Writes any value as YAML in blocks, as Kubernetes does. JSON would be YAML, too, but there
+    /// are readers that take the text as it is.
     pub fn yaml(&mut self, value: &Value) {
-        self.text(2, &format!("{value}\n"));
+        let text = serde_saphyr::to_string(&Sorted(value)).unwrap_or_default();
+        self.text(2, &text);
     }
 
     /// Writes a double, unless it is absent or zero.
@@ -113,6 +118,25 @@ impl Message {
     }
 }
 
+/// A value with its members in the order of their names.
+struct Sorted<'a>(&'a Value);
+
+impl Serialize for Sorted<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Object(members) => {
+                let sorted: BTreeMap<_, _> = members
+                    .iter()
+                    .map(|(name, value)| (name, Sorted(value)))
+                    .collect();
+                serializer.collect_map(sorted)
+            }
+            Value::Array(items) => serializer.collect_seq(items.iter().map(Sorted)),
+            scalar => scalar.serialize(serializer),
+        }
+    }
+}
+
 /// Iterates over the members of an object; anything else has none.
 pub fn members(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flatten()
@@ -125,6 +149,8 @@ pub fn items(value: &Value) -> &[Value] {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -132,5 +158,22 @@ mod tests {
         let mut out = Message::default();
         out.varint(300);
         assert_eq!(out.0, [0xac, 0x02]);
+    }
+
+    #[test]
+    fn values_are_yaml_in_blocks() {
+        let kinds = json!([{"version": "v1", "kind": "Deployment", "group": "apps"}]);
+        for (value, yaml) in [
+            (json!("get"), "get\n"),
+            (json!(true), "true\n"),
+            (json!(["port", "protocol"]), "- port\n- protocol\n"),
+            (kinds, "- group: apps\n  kind: Deployment\n  version: v1\n"),
+            (json!({"group": ""}), "group: \"\"\n"),
+        ] {
+            let mut out = Message::default();
+            out.yaml(&value);
+            let head = [2 << 3 | 2, yaml.len() as u8];
+            assert_eq!(out.0, [&head, yaml.as_bytes()].concat(), "{value}");
+        }
     }
 }

@@ -31,9 +31,9 @@ pub(in crate::validate) fn update(old: &Node<'_>, new: &Node<'_>, errors: &mut E
         return;
     };
     let allowed = with_old_mutable_fields(before, after);
-    let before = Value::Object(before.clone());
-    if !super::super::tree::same(&before, &Value::Object(allowed)) {
-        errors.push(new.forbidden(IMMUTABLE_FIELDS));
+    let changed = super::super::tree::differences(before, &allowed);
+    if !changed.is_empty() {
+        errors.push(new.immutable(IMMUTABLE_FIELDS, &changed));
     }
 }
 

@@ -375,7 +375,7 @@ async fn older_versions_of_tls_can_be_refused() {
             rustls::ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
                 .with_protocol_versions(&[&TLS12])
                 .expect("a version")
-                .with_root_certificates(roots)
+                .with_root_certificates(roots.into_anchors())
                 .with_no_client_auth();
         let stream = TcpStream::connect(server.address)
             .await
