@@ -10,7 +10,6 @@ mod certificate_subject;
 pub mod credential_revocation;
 pub mod lifecycle;
 mod limit_ranger;
-mod node_lease;
 pub mod node_restriction;
 mod owner_references;
 pub mod pod_security;
@@ -47,7 +46,6 @@ macro_rules! step {
 /// Every admission step, in the order in which the steps run.
 const CHAIN: &[Step] = &[
     // Defaults and mutating webhooks, before a name is generated.
-    step!(Mutate, node_lease::applies, node_lease::admit),
     step!(Mutate, limit_ranger::fills, limit_ranger::admit),
     step!(Mutate, webhooks::are_configured, webhooks::mutate_object),
     // The object has its name, and the server has not filled it in yet.
