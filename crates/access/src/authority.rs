@@ -14,7 +14,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use x509_parser::asn1_rs::FromDer;
 use x509_parser::certificate::X509Certificate;
 
-pub use self::certificate_request::{CertificateRequest, CertificateRequestError};
+pub use self::certificate_request::{AlternativeName, CertificateRequest, CertificateRequestError};
 pub use self::issued_certificate::IssuedCertificate;
 pub use self::subject::Subject;
 use crate::certificate::{self, Validity, tenant_binding};

@@ -23,8 +23,8 @@ mod space_entry;
 mod token_file;
 
 pub use authority::{
-    Authority, AuthorityError, CertificateRequest, CertificateRequestError, IssuedCertificate,
-    Subject,
+    AlternativeName, Authority, AuthorityError, CertificateRequest, CertificateRequestError,
+    IssuedCertificate, Subject,
 };
 pub use certificate::Validity;
 pub use credential::{Credential, TENANT_PREFIX, TenantError};

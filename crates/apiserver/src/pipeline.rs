@@ -8,6 +8,7 @@ pub mod client_certificates;
 pub mod credential_check;
 pub mod impersonate;
 pub mod locate;
+pub mod node_authorizer;
 pub mod oidc;
 pub mod policy;
 pub mod revocation;

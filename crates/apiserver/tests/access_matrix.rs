@@ -13,7 +13,7 @@ mod routes;
 use futures_util::future::try_join_all;
 use golden::assert_golden;
 use insula_testkit::server::{Answer, Client, TestServer};
-use principals::{bind, server_with, service_account_token, user};
+use principals::{bind, server_with, service_account_token, subject, user};
 use routes::{DocumentPath, NamespacedName, Operation, UNKNOWN_UID};
 
 /// One sort of caller.
@@ -40,6 +40,8 @@ async fn columns(server: &TestServer) -> anyhow::Result<Vec<Column>> {
     for (name, role) in [("admins", "admin"), ("edits", "edit"), ("views", "view")] {
         bind(&admin, Some("default"), name, role, user(name)).await?;
     }
+    let node = subject("system:node:n1", &["system:nodes"], "t1")?;
+    let node = server.client_with_certificate(&node, "").await?;
     let robot = service_account_token(&admin, "default", "robot").await?;
     let column = |title, client, space| Column {
         title,
@@ -55,6 +57,7 @@ async fn columns(server: &TestServer) -> anyhow::Result<Vec<Column>> {
         column("edit", server.client("t1/edits").await?, None),
         column("view", server.client("t1/views").await?, None),
         column("account", server.client(&robot).await?, None),
+        column("node", node, None),
         column("anonymous", server.client("").await?, Some("t1")),
         column("t2>t1", other, Some("t1")),
     ])
@@ -73,6 +76,7 @@ const LEGEND: &str = "\
 # edit       the same to edit
 # view       the same to view
 # account    a service account without bindings
+# node       the node n1, without pods; yes also where admission refuses what is not its own
 # anonymous  without a credential
 # t2>t1      an administrator of the tenant t2, in the tenant t1
 #

@@ -91,7 +91,7 @@ async fn credentials_without_a_tenant_belong_to_the_default_tenant() -> anyhow::
     for path in [
         "/api/v1/tenants/t1/pods",
         "/api/v1/tenants/all/pods",
-        "/api/v1/nodes",
+        "/api/v1/tenants",
     ] {
         assert_eq!(stray.get(path).await?.status, 403, "{path}");
     }
@@ -133,11 +133,11 @@ async fn default_tenant_may_be_the_system_space() -> anyhow::Result<()> {
     let created = created.json();
     assert!(created["metadata"].get("tenant").is_none(), "{created}");
     assert_eq!(created["metadata"]["selfLink"], format!("{MAPS}/one"));
-    assert_eq!(masters.get("/api/v1/nodes").await?.status, 200);
+    assert_eq!(masters.get("/api/v1/tenants").await?.status, 200);
     assert_eq!(masters.get("/api/v1/tenants/all/pods").await?.status, 200);
     // A credential that names a tenant is still that tenant's.
     let own = server.tenant("t1").await?;
-    assert_eq!(own.get("/api/v1/nodes").await?.status, 403);
+    assert_eq!(own.get("/api/v1/tenants").await?.status, 403);
     Ok(())
 }
 

@@ -522,7 +522,7 @@ async fn system_users_impersonate_tenant_users_by_naming_the_tenant() -> anyhow:
         ("/api/v1/tenants/system/pods".to_owned(), 403),
         ("/api/v1/tenants/all/pods".to_owned(), 403),
         ("/api/v1/tenants".to_owned(), 403),
-        ("/api/v1/nodes".to_owned(), 403),
+        ("/tenants/system/api/v1/nodes".to_owned(), 403),
         ("/tenants/t2/api/v1/pods".to_owned(), 403),
     ] {
         let answer = get(&system, &path, &inside).await?;

@@ -32,6 +32,7 @@ mod list;
 mod names;
 mod namespaces;
 mod negotiation;
+mod nodes;
 mod oidc;
 mod oidc_server;
 mod openapi;

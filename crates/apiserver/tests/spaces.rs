@@ -286,7 +286,7 @@ async fn certificate_determines_user_and_tenant() -> anyhow::Result<()> {
             assert_eq!(user["username"], "t2:admin");
             assert_eq!(user["groups"], json!(expected));
             assert_eq!(user["extra"]["insula.dev/tenant"], json!([space]));
-            let system = client.get("/api/v1/nodes").await?;
+            let system = client.get("/api/v1/tenants").await?;
             assert_eq!(system.status, if space == "system" { 200 } else { 403 });
         }
     }

@@ -1,9 +1,11 @@
-//! Signs approved certificate signing requests for client certificates.
+//! Signs approved certificate signing requests for client certificates of users and nodes.
 //!
 //! A certificate belongs to the space of its request, whatever the request says: it names that
 //! space as its tenant and is bound to the UID of the current tenant, and a request that names
 //! another tenant is refused. The API server decides who may approve; this controller decides what
 //! is never signed, approved or not.
+
+mod signer;
 
 use std::time::{Duration, SystemTime};
 
@@ -14,12 +16,11 @@ use insula_apiserver::Registry;
 use insula_apiserver::registry::Address;
 use insula_apiserver::status::Result;
 use insula_apiserver::write::{Modified, Modify, modify};
-use insula_core::{MASTERS, RESERVED_PREFIX, Space};
+use insula_core::Space;
 use insula_kinds::{Object, Value, time};
 use serde_json::json;
 
-/// The signer of client certificates that the API server accepts.
-const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
+use signer::Signer;
 
 /// The longest validity of a certificate, and the default.
 const MAX_VALIDITY: Duration = Duration::from_secs(365 * 86_400);
@@ -101,9 +102,14 @@ fn note_issued(registry: &Registry, space: &Space, pem: &str) {
     }
 }
 
-/// Whether the request is for this signer, approved, and neither denied, failed nor signed.
+/// Returns the signer that the request is for, if the server signs for it.
+fn signer(request: &Object) -> Option<Signer> {
+    Signer::find(request.get("spec")?.get("signerName")?.as_str()?)
+}
+
+/// Whether the request is for a signer of the server, approved, and neither denied, failed nor
+/// signed.
 fn is_due(request: &Object) -> bool {
-    let spec = request.get("spec").unwrap_or(&Value::Null);
     let status = request.get("status").unwrap_or(&Value::Null);
     let conditions = || status["conditions"].as_array().into_iter().flatten();
     let is = |kind: &str| {
@@ -113,7 +119,7 @@ fn is_due(request: &Object) -> bool {
     let done = status["certificate"]
         .as_str()
         .is_some_and(|text| !text.is_empty());
-    spec["signerName"] == SIGNER && !done && is("Approved") && !is("Denied") && !is("Failed")
+    signer(request).is_some() && !done && is("Approved") && !is("Denied") && !is("Failed")
 }
 
 fn record_result(request: &mut Object, signed: std::result::Result<String, SigningFailure>) {
@@ -146,79 +152,26 @@ fn certificate(
     now: SystemTime,
 ) -> std::result::Result<String, SigningFailure> {
     let spec = object.get("spec").unwrap_or(&Value::Null);
-    check_usages(spec)?;
+    let signer = signer(object).ok_or_else(|| invalid("the signer is unknown".to_owned()))?;
+    signer.check_usages(spec).map_err(invalid)?;
     let pem = spec["request"].as_str().unwrap_or("");
     let pem = STANDARD.decode(pem).ok();
     let pem = pem.and_then(|pem| String::from_utf8(pem).ok());
     let request = CertificateRequest::from_pem(&pem.unwrap_or_default());
     let request = request.map_err(|error| invalid(format!("the request is not valid: {error}")))?;
-    let subject = subject(request.subject, scope)?;
+    let checked = signer.check_subject(&request, scope.space);
+    checked.map_err(invalid)?;
+    // The requested subject, bound to the request's space.
+    let subject = Subject {
+        tenant: Some(scope.space.clone()),
+        tenant_uid: scope.uid.clone(),
+        ..request.subject
+    };
     let validity = validity(authority, spec, now)?;
     let issued = authority.issue_client(&subject, &request.public_key, validity);
     issued.map_err(|error| SigningFailure {
         reason: "SigningError",
         message: error.to_string(),
-    })
-}
-
-/// Checks the usages, with the wording of Kubernetes.
-fn check_usages(spec: &Value) -> std::result::Result<(), SigningFailure> {
-    let usages = spec["usages"].as_array().into_iter().flatten();
-    let mut for_clients = false;
-    for usage in usages.filter_map(Value::as_str) {
-        match usage {
-            "client auth" => for_clients = true,
-            "digital signature" | "key encipherment" => {}
-            other => {
-                let message = format!("invalid usage for client certificate: {other}");
-                return Err(invalid(message));
-            }
-        }
-    }
-    match for_clients {
-        true => Ok(()),
-        false => Err(invalid(
-            "missing required usage for client certificate: client auth".to_owned(),
-        )),
-    }
-}
-
-/// The subject of the certificate: the requested one, bound to the request's space.
-///
-/// The prefix `system:` is reserved for the server, so a tenant's request can obtain neither such a
-/// group nor such a user name: service accounts are named so.
-fn subject(
-    requested: Subject,
-    scope: &RequestScope<'_>,
-) -> std::result::Result<Subject, SigningFailure> {
-    let space = scope.space;
-    if requested
-        .tenant
-        .as_ref()
-        .is_some_and(|tenant| tenant != space)
-    {
-        let message =
-            format!("a certificate of this tenant must have the tenant \"{space}\" or none");
-        return Err(invalid(message));
-    }
-    let of_tenant = !space.is_system();
-    let group = requested.groups.iter().find(|group| match of_tenant {
-        true => group.starts_with(RESERVED_PREFIX),
-        false => *group == MASTERS,
-    });
-    if let Some(group) = group {
-        let message = format!("use of {SIGNER} signer with {group} group is not allowed");
-        return Err(invalid(message));
-    }
-    if of_tenant && requested.user.starts_with(RESERVED_PREFIX) {
-        let user = requested.user;
-        let message = format!("use of {SIGNER} signer with {user} user is not allowed");
-        return Err(invalid(message));
-    }
-    Ok(Subject {
-        tenant: Some(space.clone()),
-        tenant_uid: scope.uid.clone(),
-        ..requested
     })
 }
 
@@ -258,7 +211,8 @@ mod tests {
     use super::*;
 
     fn request(status: &Value) -> Object {
-        let object = json!({"spec": {"signerName": SIGNER}, "status": status});
+        let signer = "kubernetes.io/kube-apiserver-client";
+        let object = json!({"spec": {"signerName": signer}, "status": status});
         object.as_object().cloned().unwrap_or_default()
     }
 
@@ -281,21 +235,6 @@ mod tests {
         let mut other = request(&json!({"conditions": [approved]}));
         other["spec"]["signerName"] = "kubernetes.io/kubelet-serving".into();
         assert!(!is_due(&other));
-    }
-
-    #[test]
-    fn only_client_usages_are_signed() {
-        let check = |usages: Value| check_usages(&json!({"usages": usages})).err();
-        let message = |usages| check(usages).map(|failed| failed.message);
-        assert_eq!(message(json!(["client auth", "digital signature"])), None);
-        assert_eq!(
-            message(json!(["client auth", "server auth"])).as_deref(),
-            Some("invalid usage for client certificate: server auth")
-        );
-        assert_eq!(
-            message(json!(["digital signature"])).as_deref(),
-            Some("missing required usage for client certificate: client auth")
-        );
     }
 
     #[test]

@@ -11,8 +11,8 @@ mod verb;
 
 pub use layout::{Layout, Place, ResourceName};
 pub use principal::{
-    AUTHENTICATED, CREDENTIAL_ID, CredentialRef, Extra, MASTERS, Principal, Proof, RESERVED_PREFIX,
-    TenantBinding,
+    AUTHENTICATED, CREDENTIAL_ID, CredentialRef, Extra, MASTERS, NODE_USER_PREFIX, NODES,
+    Principal, Proof, RESERVED_PREFIX, TenantBinding, node_name,
 };
 pub use revision::{ParseRevisionError, Revision};
 pub use space::{ALL, NotATenantName, SYSTEM, Space, Spaces, TenantName};

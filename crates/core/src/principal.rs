@@ -83,6 +83,12 @@ pub const MASTERS: &str = "system:masters";
 /// The group of all authenticated users.
 pub const AUTHENTICATED: &str = "system:authenticated";
 
+/// The group of all nodes.
+pub const NODES: &str = "system:nodes";
+
+/// The prefix of a node's user name, before the name of its Node object.
+pub const NODE_USER_PREFIX: &str = "system:node:";
+
 /// The prefix of user and group names that are reserved for the server.
 pub const RESERVED_PREFIX: &str = "system:";
 
@@ -116,10 +122,22 @@ impl Principal {
         self.impersonator.as_deref().unwrap_or(self)
     }
 
+    /// Returns the name of the Node object that the principal acts as, if it is a node.
+    pub fn node(&self) -> Option<&str> {
+        node_name(&self.user, &self.groups)
+    }
+
     /// Whether it is a member of the group.
     pub fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|of| of == group)
     }
+}
+
+/// Returns the name of the Node object that a user acts as, if it is a node.
+pub fn node_name<'a>(user: &'a str, groups: &[String]) -> Option<&'a str> {
+    let name = user.strip_prefix(NODE_USER_PREFIX)?;
+    let is_node = !name.is_empty() && groups.iter().any(|group| group == NODES);
+    is_node.then_some(name)
 }
 
 #[cfg(test)]

@@ -440,10 +440,7 @@ impl TestServer {
             subject.tenant_uid = uid.map(Box::from);
         }
         let issued = self.authority.issue_client(&subject, &key, validity)?;
-        Ok(Identity {
-            certificate: CertificateDer::from_pem_slice(issued.as_bytes())?,
-            key: PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes())?,
-        })
+        Identity::from_pem(&issued, &key.serialize_pem())
     }
 
     /// A client with this certificate, whatever CA signed it.

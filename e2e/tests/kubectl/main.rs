@@ -6,7 +6,7 @@
 //! | command | module | coverage |
 //! |---|---|---|
 //! | annotate, label | `change` | `--overwrite`, removal |
-//! | api-resources, api-versions, cluster-info, version | `server`, `local` | a tenant sees a complete cluster; `cluster-info dump` needs nodes: `system` |
+//! | api-resources, api-versions, cluster-info, version | `server`, `local` | a tenant sees a complete cluster; `cluster-info dump`: `nodes` |
 //! | apply | `apply`, `server_side`, `kustomize` | folders, dry runs, `view-last-applied`, `--prune`, `-k`; `--server-side` with conflicts, force and migration |
 //! | attach, cp, exec, logs, port-forward | `server` | refused: no kubelet runs pods |
 //! | auth can-i, whoami, reconcile | `auth`, `roles` | by bindings, in one space |
@@ -14,7 +14,7 @@
 //! | certificate approve, deny | `credentials` | |
 //! | completion, options, plugin list, help | `local` | completes the space's objects |
 //! | config | `local`, `credentials` | contexts, users, clusters |
-//! | cordon, uncordon, drain, taint | `system` | nodes belong to the system |
+//! | cordon, uncordon, drain, taint | `nodes` | nodes of the space |
 //! | create | `create`, `tokens` | all create commands, and tokens |
 //! | debug | `server` | adds its container to the pod |
 //! | delete | `delete` | by name, by label, all; a namespace with everything in it |
@@ -46,6 +46,7 @@ mod impersonation;
 mod kustomize;
 mod local;
 mod manifests;
+mod nodes;
 mod output;
 mod raw;
 mod read;

@@ -64,7 +64,7 @@ fn tenants_see_neither_each_other_nor_the_system() {
         tenant.refuses("get --raw /api/v1/tenants/all/configmaps", "in all tenants");
         tenant.refuses("get --raw /api/v1/tenants", "Forbidden");
         tenant.refuses(&format!("get --raw /api/v1/tenants/{neighbour}"), "Forbidden");
-        tenant.refuses("get --raw /api/v1/nodes", "Forbidden");
+        tenant.refuses("get --raw /tenants/system/api/v1/nodes", "Forbidden");
         tenant.prints("get cm -A -o name", "configmap/note");
         let own = format!("--server {url}/tenants/{}", tenant.name());
         tenant.prints(&format!("{own} get cm -o name"), "configmap/note");

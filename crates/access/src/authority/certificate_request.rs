@@ -3,6 +3,7 @@
 use rcgen::{CertificateParams, DistinguishedName, KeyPair, SubjectPublicKeyInfo};
 use x509_parser::asn1_rs::FromDer;
 use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::extensions::{GeneralName, ParsedExtension};
 
 use super::{Subject, to_pem};
 use crate::certificate::{self, CertificateError};
@@ -10,12 +11,29 @@ use crate::certificate::{self, CertificateError};
 /// A request for a client certificate, signed with the key it was created for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateRequest {
-    /// The requested subject. The CA decides what it grants. Only the subject is read: other
-    /// names and extensions in a request are ignored, so a request cannot bind itself to a
-    /// tenant's UID.
+    /// The requested subject. The CA decides what it grants. Only the subject is granted: other
+    /// names and extensions in a request never become part of a certificate, so a request cannot
+    /// bind itself to a tenant's UID.
     pub subject: Subject,
+    /// The types of the requested alternative names, for signers that refuse some.
+    pub alternative_names: Vec<AlternativeName>,
     /// The key to certify.
     pub public_key: SubjectPublicKeyInfo,
+}
+
+/// The type of a requested alternative name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AlternativeName {
+    /// A DNS name.
+    Dns,
+    /// An email address.
+    Email,
+    /// An IP address.
+    Ip,
+    /// A URI.
+    Uri,
+    /// A name of another type, or one that cannot be parsed.
+    Other,
 }
 
 /// Why a certificate signing request is rejected.
@@ -65,15 +83,42 @@ impl CertificateRequest {
         let public_key = SubjectPublicKeyInfo::from_der(info.subject_pki.raw);
         Ok(Self {
             subject: certificate::read_name(&info.subject)?.into(),
+            alternative_names: alternative_names(&request),
             public_key: public_key.map_err(|_| CertificateRequestError::Key)?,
         })
+    }
+}
+
+fn alternative_names(request: &X509CertificationRequest<'_>) -> Vec<AlternativeName> {
+    let mut names = Vec::new();
+    for extension in request.requested_extensions().into_iter().flatten() {
+        match extension {
+            ParsedExtension::SubjectAlternativeName(of) => {
+                names.extend(of.general_names.iter().map(AlternativeName::of));
+            }
+            ParsedExtension::ParseError { .. } => names.push(AlternativeName::Other),
+            _ => {}
+        }
+    }
+    names
+}
+
+impl AlternativeName {
+    fn of(name: &GeneralName<'_>) -> Self {
+        match name {
+            GeneralName::DNSName(_) => Self::Dns,
+            GeneralName::RFC822Name(_) => Self::Email,
+            GeneralName::IPAddress(_) => Self::Ip,
+            GeneralName::URI(_) => Self::Uri,
+            _ => Self::Other,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use insula_core::Space;
-    use rcgen::PublicKeyData;
+    use rcgen::{PublicKeyData, SanType};
 
     use super::*;
 
@@ -122,6 +167,33 @@ mod tests {
             CertificateRequest::from_pem(&CertificateRequest::create_pem(&bound, &key).unwrap())
                 .unwrap();
         assert_eq!(read.subject, wanted);
+    }
+
+    #[test]
+    fn types_of_requested_alternative_names_are_read() {
+        use AlternativeName::{Dns, Email, Ip, Uri};
+        let key = KeyPair::generate().unwrap();
+        let address = std::net::IpAddr::from([10, 0, 0, 1]);
+        for (names, types) in [
+            (vec![], vec![]),
+            (vec![SanType::DnsName("a.b".try_into().unwrap())], vec![Dns]),
+            (
+                vec![
+                    SanType::IpAddress(address),
+                    SanType::Rfc822Name("a@b".try_into().unwrap()),
+                    SanType::URI("urn:x".try_into().unwrap()),
+                ],
+                vec![Ip, Email, Uri],
+            ),
+        ] {
+            let mut parameters = CertificateParams::default();
+            parameters.distinguished_name = DistinguishedName::new();
+            parameters.subject_alt_names = names;
+            let made = parameters.serialize_request(&key).unwrap();
+            let der = subject(&[], None).put_on_request(made.der(), &key).unwrap();
+            let read = CertificateRequest::from_pem(&to_pem(TAGS[0], der)).unwrap();
+            assert_eq!(read.alternative_names, types);
+        }
     }
 
     #[test]

@@ -2,16 +2,18 @@
 //!
 //! A principal has the rights that its home space grants. There all bindings count. In other
 //! spaces, a system principal has the rights of the system's ClusterRoleBindings; a tenant's
-//! bindings for the same user name do not apply to it.
+//! bindings for the same user name do not apply to it. A node of the home space also has the rights
+//! of [`NodeRequest`].
 
 use std::ops::Deref;
 use std::sync::Arc;
 
 use insula_access::may_enter;
 use insula_access::rbac::{Attributes, Policy, Reach, ResourceAttributes, User};
-use insula_core::{Principal, Revision, Space, Spaces, Verb};
+use insula_core::{Principal, Revision, Space, Spaces, Verb, node_name};
 use insula_kinds::selector::FieldSelector;
 
+use crate::pipeline::node_authorizer::{NodeRequest, selected_node};
 use crate::pipeline::policy;
 use crate::pipeline::revocation;
 use crate::pipeline::route::{ResourcePath, below_prefix};
@@ -34,6 +36,8 @@ pub struct Granted {
     path: ResourcePath,
     /// The requested name: from the path, or from the field selector of a list.
     name: Option<String>,
+    /// The node of the pods that the field selector of a list chooses.
+    selected_node: Option<String>,
     reason: String,
     /// The revision of the rights that the request was authorized with.
     rights: Revision,
@@ -157,13 +161,9 @@ impl Granted {
         let asked = attributes(&self.path, self.name.as_deref());
         let state = registry.cache().space_state(&principal.home);
         let decision = state.map_or_else(AccessDecision::default, |state| {
-            evaluate(
-                registry,
-                &state,
-                principal,
-                spaces,
-                &Attributes::Resource(asked),
-            )
+            let attributes = Attributes::Resource(asked);
+            let node = self.selected_node.as_deref();
+            evaluate(registry, &state, principal, spaces, &attributes, node)
         });
         if decision.allowed {
             return Ok(());
@@ -204,7 +204,9 @@ pub async fn authorize(
     }
     // Before the rights are evaluated: a change in between is found when they are compared.
     let rights = rights_revision(registry, &principal);
-    let reason = permit(registry, &principal, &spaces, &attributes).await?;
+    let selected_node = selected_node(&path, query);
+    let node = selected_node.as_deref();
+    let reason = permit_selected(registry, &principal, &spaces, &attributes, node).await?;
     require_space(registry, &spaces).await?;
     if system_only && matches!(spaces, Spaces::One(Space::Tenant(_))) && !own_tenant {
         return Err(StatusError::no_such_resource());
@@ -214,6 +216,7 @@ pub async fn authorize(
         spaces,
         path,
         name,
+        selected_node,
         reason,
         rights,
     })
@@ -247,6 +250,16 @@ pub async fn permit(
     spaces: &Spaces,
     attributes: &ResourceAttributes<'_>,
 ) -> Result<String> {
+    permit_selected(registry, principal, spaces, attributes, None).await
+}
+
+async fn permit_selected(
+    registry: &Registry,
+    principal: &Principal,
+    spaces: &Spaces,
+    attributes: &ResourceAttributes<'_>,
+    selected_node: Option<&str>,
+) -> Result<String> {
     if !may_enter_spaces(registry, principal, spaces).await? {
         return Err(StatusError::forbidden(
             principal,
@@ -255,11 +268,12 @@ pub async fn permit(
             "",
         ));
     }
-    let decision = decide(
+    let decision = decide_selected(
         registry,
         principal,
         spaces,
         &Attributes::Resource(*attributes),
+        selected_node,
     )
     .await?;
     if !decision.allowed {
@@ -326,10 +340,28 @@ pub async fn decide(
     spaces: &Spaces,
     attributes: &Attributes<'_>,
 ) -> Result<AccessDecision> {
+    decide_selected(registry, principal, spaces, attributes, None).await
+}
+
+/// Like [`decide`], for a request whose field selector chooses the pods of a node.
+async fn decide_selected(
+    registry: &Registry,
+    principal: &Principal,
+    spaces: &Spaces,
+    attributes: &Attributes<'_>,
+    selected_node: Option<&str>,
+) -> Result<AccessDecision> {
     registry.await_own_writes().await;
     let state = registry.find_space(&principal.home).await?;
     Ok(state.map_or_else(AccessDecision::default, |state| {
-        evaluate(registry, &state, principal, spaces, attributes)
+        evaluate(
+            registry,
+            &state,
+            principal,
+            spaces,
+            attributes,
+            selected_node,
+        )
     }))
 }
 
@@ -342,7 +374,7 @@ pub fn decide_cached(
 ) -> AccessDecision {
     let state = registry.cache().space_state(&principal.home);
     state.map_or_else(AccessDecision::default, |state| {
-        evaluate(registry, &state, principal, spaces, attributes)
+        evaluate(registry, &state, principal, spaces, attributes, None)
     })
 }
 
@@ -354,14 +386,30 @@ pub fn decide_within(
     attributes: &Attributes<'_>,
 ) -> AccessDecision {
     let state = registry.cache().space_state(space);
-    state.map_or_else(AccessDecision::default, |state| {
-        policy::ask(registry.cache(), &state, space, |policy| {
-            let decision = policy.decide(who, attributes, Reach::Home);
-            AccessDecision {
-                allowed: decision.is_allowed(),
-                reason: decision.reason().to_string(),
-            }
-        })
+    let by_roles = state.map_or_else(AccessDecision::default, |state| {
+        by_roles(registry, &state, space, who, attributes, Reach::Home)
+    });
+    match node_name(who.name, who.groups) {
+        Some(node) => add_rights_of_node(registry, space, node, attributes, None, by_roles),
+        None => by_roles,
+    }
+}
+
+/// Decides by the roles and bindings of a space.
+fn by_roles(
+    registry: &Registry,
+    state: &Arc<SpaceState>,
+    space: &Space,
+    who: User<'_>,
+    attributes: &Attributes<'_>,
+    reach: Reach,
+) -> AccessDecision {
+    policy::ask(registry.cache(), state, space, |policy| {
+        let decision = policy.decide(who, attributes, reach);
+        AccessDecision {
+            allowed: decision.is_allowed(),
+            reason: decision.reason().to_string(),
+        }
     })
 }
 
@@ -392,18 +440,53 @@ fn evaluate(
     principal: &Principal,
     spaces: &Spaces,
     attributes: &Attributes<'_>,
+    selected_node: Option<&str>,
 ) -> AccessDecision {
     if !may_enter(principal, spaces) || !is_bound(principal, state) {
         return AccessDecision::default();
     }
-    let reach = reach(principal, spaces);
-    policy::ask(registry.cache(), state, &principal.home, |policy| {
-        let decision = policy.decide(who(principal), attributes, reach);
-        AccessDecision {
-            allowed: decision.is_allowed(),
-            reason: decision.reason().to_string(),
+    let (space, who, reach) = (&principal.home, who(principal), reach(principal, spaces));
+    let by_roles = by_roles(registry, state, space, who, attributes, reach);
+    match (reach, principal.node()) {
+        (Reach::Home, Some(node)) => {
+            add_rights_of_node(registry, space, node, attributes, selected_node, by_roles)
         }
-    })
+        _ => by_roles,
+    }
+}
+
+/// Decides as the authorizer of nodes what roles do not allow. A denial has both reasons.
+fn add_rights_of_node(
+    registry: &Registry,
+    space: &Space,
+    node: &str,
+    attributes: &Attributes<'_>,
+    selected_node: Option<&str>,
+    by_roles: AccessDecision,
+) -> AccessDecision {
+    let Attributes::Resource(attributes) = attributes else {
+        return by_roles;
+    };
+    if by_roles.allowed {
+        return by_roles;
+    }
+    let request = NodeRequest {
+        registry,
+        space,
+        node,
+        attributes,
+        selected_node,
+    };
+    let reason = match request.decide() {
+        Ok(()) => None,
+        Err(reason) if by_roles.reason.is_empty() => Some(reason),
+        Err(reason) if reason.is_empty() => Some(by_roles.reason),
+        Err(reason) => Some(format!("{reason}\n{}", by_roles.reason)),
+    };
+    AccessDecision {
+        allowed: reason.is_none(),
+        reason: reason.unwrap_or_default(),
+    }
 }
 
 /// Returns the principal as the user of a policy.

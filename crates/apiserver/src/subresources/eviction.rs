@@ -14,6 +14,7 @@ use crate::registry::Registry;
 use crate::request::negotiate::{Accepted, Media};
 use crate::request::query::{Query, WriteOptions};
 use crate::status::{Result, StatusError};
+use crate::write::admission::node_restriction;
 use crate::write::admission::webhooks::{self, Attributes, BodyKind};
 use crate::write::{DeleteOptions, ManagedFields, Modified, Modify, modify, remove};
 
@@ -48,6 +49,7 @@ pub async fn evict(
     let found = registry.fresh(&address).await?;
     let pod = found.ok_or_else(|| StatusError::not_found(address.of(), &address.name))?;
     let pod = pod.tree();
+    node_restriction::check_eviction(caller, &address, &pod)?;
     if !needs_no_budget(&pod)
         && let Some(budget) = budget_of(registry, &address, &pod)?
     {

@@ -17,6 +17,7 @@ use crate::registry::Registry;
 use crate::request::negotiate::Accepted;
 use crate::request::query::{Query, WriteOptions};
 use crate::status::{Result, StatusError};
+use crate::write::admission::node_restriction;
 use crate::write::admission::webhooks::{self, Attributes, BodyKind};
 use insula_kinds::core_kind;
 
@@ -49,6 +50,7 @@ pub async fn request(
     let attributes = attributes.for_subresource("token", BodyKind::TOKEN, options.dry_run);
     webhooks::admit(&attributes, &mut written.object).await?;
     check_names(&written.object, &address, uid)?;
+    node_restriction::check_token(registry, caller, &address, &written.object)?;
     let tenant_uid = tenant_uid(registry, &address).await?;
     let issuer_url = issuer
         .urls()

@@ -11,6 +11,7 @@ pub mod credential_revocation;
 mod default_class;
 pub mod lifecycle;
 mod limit_ranger;
+pub mod node_restriction;
 mod owner_references;
 pub mod pod_security;
 mod policy_params;
@@ -58,6 +59,7 @@ const CHAIN: &[Step] = &[
     step!(Name, is_new_pod, service_account::admit),
     step!(Name, is_new_pod, priority::admit),
     // The server has filled the object in.
+    step!(Content, node_restriction::applies, node_restriction::admit),
     step!(
         Content,
         certificate_requester::applies,

@@ -5,10 +5,11 @@ use insula_cache::bootstrap_objects::{
 };
 use insula_core::{Space, TenantName};
 use insula_kinds::{Kind, KindId, Object, Value, defaults, kinds, prepare};
-use insula_store::{Expect, Transaction};
+use insula_store::{Expect, Outcome, Transaction};
 use serde_json::json;
 use uuid::Uuid;
 
+use crate::pipeline::node_authorizer::LEASE_NAMESPACE;
 use crate::registry::{Address, Registry, namespace_address, tenant_address};
 use crate::status::{Result, StatusError};
 use crate::write::encoded;
@@ -219,7 +220,7 @@ pub async fn bootstrap(registry: &Registry, now: &str) -> Result<()> {
         .iter()
         .map(|name| namespace_address(&Space::System, name))
         .collect();
-    wanted.push(namespace_address(&Space::System, "kube-node-lease"));
+    wanted.push(namespace_address(&Space::System, LEASE_NAMESPACE));
     wanted.push(tenant_address(insula_core::SYSTEM));
     for address in wanted {
         if registry.fresh(&address).await?.is_some() {
@@ -236,6 +237,38 @@ pub async fn bootstrap(registry: &Registry, now: &str) -> Result<()> {
         // a deleted namespace by now. Nothing is left to create either way.
         registry.commit(transaction).await?;
     }
+    Ok(())
+}
+
+/// Creates the namespace of node leases in a tenant's space if it is missing, as far as the tenant
+/// takes new objects.
+///
+/// Kubelets need it and cannot create it. It is created with its first object, not with the tenant,
+/// so that a tenant without nodes does not have one.
+pub async fn ensure_lease_namespace(registry: &Registry, space: &Space, now: &str) -> Result<()> {
+    let namespace = namespace_address(space, LEASE_NAMESPACE);
+    let Some(tenant) = space.tenant() else {
+        return Ok(());
+    };
+    if registry.cached(&namespace).is_some() {
+        return Ok(());
+    }
+    let name = tenant.as_str();
+    let found = registry.find_tenant(name).await?;
+    let Some(tenant) = found.filter(|tenant| !tenant.terminating) else {
+        return Ok(());
+    };
+    let unchanged = Expect::At(tenant.object.revision);
+    let transaction = Transaction::new()
+        .check(registry.key(&namespace), Expect::Absent)
+        .check(registry.key(&tenant_address(name)), unchanged);
+    let transaction = put_namespace(registry, transaction, space, LEASE_NAMESPACE, now);
+    // A conflict means that another request created it, or that the tenant has changed.
+    let written = match registry.commit(transaction).await? {
+        Outcome::Committed(revision) | Outcome::Unchanged(revision) => revision,
+        Outcome::Conflict(conflict) => conflict.revision,
+    };
+    registry.cache().await_applied(written).await;
     Ok(())
 }
 

@@ -17,6 +17,7 @@ use super::ownership::Ownership;
 use super::{Done, metadata, strategy};
 use crate::codec::input::Sent;
 use crate::pipeline::authorize::Caller;
+use crate::pipeline::node_authorizer::LEASE_NAMESPACE;
 use crate::registry::resource::Resource;
 use crate::registry::{Address, Registry};
 use crate::request::query::{Query, WriteOptions};
@@ -119,6 +120,10 @@ impl CreateRequest<'_> {
             self.record_fields(registry, emptied).await?;
         }
         strategy::to_validated(kind, &mut self.object);
+        if self.namespace == Some(LEASE_NAMESPACE) && !self.dry_run {
+            // Before webhooks, which look at the namespace.
+            bootstrap_objects::ensure_lease_namespace(registry, self.space, &now).await?;
+        }
         self.mutate(registry).await?;
         let stored = kind.storage();
         if stored.is(core_kind("limitranges"))

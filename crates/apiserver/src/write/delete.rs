@@ -30,8 +30,8 @@ use crate::registry::versions;
 use crate::registry::{Address, Registry};
 use crate::request::query::Query;
 use crate::status::{Result, StatusError};
-use crate::write::admission::credential_revocation;
 use crate::write::admission::webhooks::{self, Attributes};
+use crate::write::admission::{credential_revocation, node_restriction};
 use insula_cache::Stored;
 use insula_cache::bootstrap_objects::NAMESPACES;
 use insula_cache::expiry;
@@ -256,6 +256,7 @@ pub async fn remove_admitted(
         };
         if let Some(attributes) = &attributes {
             credential_revocation::check_delete(attributes.caller, address, &object)?;
+            node_restriction::check_delete(attributes.caller, address, &object)?;
         }
         match try_delete(
             registry,

@@ -137,7 +137,9 @@ async fn assert_outside(client: &Client, what: &str) -> anyhow::Result<()> {
         "/tenants/system/api/v1/secrets",
         "/api/v1/tenants/all/secrets",
         "/api/v1/tenants",
-        "/api/v1/nodes",
+        "/tenants/system/api/v1/nodes",
+        "/tenants/t2/api/v1/nodes",
+        "/api/v1/tenants/all/nodes",
         "/tenants/t2/api",
     ] {
         let refused = client.get(path).await?;

@@ -112,7 +112,7 @@ async fn tenant_bindings_do_not_bind_users_of_other_spaces() -> anyhow::Result<(
         read_and_write_status(&own, "/tenants/system").await?,
         (403, 403)
     );
-    assert_eq!(own.get("/api/v1/nodes").await?.status, 403);
+    assert_eq!(own.get("/tenants/system/api/v1/nodes").await?.status, 403);
     assert_eq!(own.get("/api/v1/tenants").await?.status, 403);
     Ok(())
 }

@@ -5,18 +5,18 @@ use insula_testkit::server::TestServer;
 use serde_json::{Value, json};
 
 use super::{
-    MAPS, PODS, RBAC, SECRETS, TOKEN, WHOAMI, bound_to, claims, create, issuer_of, pod, review,
-    robot, sign, token, unauthenticated, whoami,
+    MAPS, PODS, RBAC, SECRETS, WHOAMI, bound_to, claims, create, issuer_of, pod, review, robot,
+    sign, token, unauthenticated, whoami,
 };
 
 #[tokio::test]
 async fn tokens_identify_the_account_and_its_bound_object() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
-    let node = json!({"metadata": {"name": "n"}});
-    let node = create(&system, "/api/v1/nodes", node).await?["metadata"]["uid"].clone();
     for (client, space) in [(tenant, "t1"), (system, "system")] {
         let uid = robot(&client).await?["metadata"]["uid"].clone();
+        let node = json!({"metadata": {"name": "n"}});
+        let node = create(&client, "/api/v1/nodes", node).await?["metadata"]["uid"].clone();
         let pod = create(&client, PODS, pod()).await?["metadata"]["uid"].clone();
         create(&client, SECRETS, json!({"metadata": {"name": "s"}})).await?;
         let message = |name: &str, value: &Value| {
@@ -29,17 +29,8 @@ async fn tokens_identify_the_account_and_its_bound_object() -> anyhow::Result<()
         ];
         let of_pod = [message("pod-name", &json!("p")), message("pod-uid", &pod)];
         let mut cases = vec![(json!({}), vec![]), (bound_to("Secret", "s"), vec![])];
-        // Nodes exist in the system space only, so the node of a tenant's pod is unknown.
-        let seen = if space == "system" { 2 } else { 1 };
-        let pods = [&of_pod[..], &on_node[..seen]].concat();
-        cases.push((bound_to("Pod", "p"), pods));
-        match space {
-            "system" => cases.push((bound_to("Node", "n"), on_node.to_vec())),
-            _ => {
-                let asked = json!({"spec": bound_to("Node", "n")});
-                assert_eq!(client.post(TOKEN, &asked).await?.status, 404);
-            }
-        }
+        cases.push((bound_to("Pod", "p"), [&of_pod[..], &on_node].concat()));
+        cases.push((bound_to("Node", "n"), on_node.to_vec()));
         for (spec, lives_with) in cases {
             let token = token(&client, spec.clone()).await?;
             let id = format!("JTI={}", claims(&token)["jti"].as_str().unwrap_or_default());

@@ -23,6 +23,7 @@ async fn tokens_end_with_their_account_or_bound_object() -> anyhow::Result<()> {
     for (client, kind, name, path, object) in [
         (&client, "Secret", "s", SECRETS, secret),
         (&client, "Pod", "p", PODS, pod()),
+        (&client, "Node", "n", "/api/v1/nodes", node.clone()),
         (&system, "Node", "n", "/api/v1/nodes", node),
     ] {
         create(client, path, object.clone()).await?;

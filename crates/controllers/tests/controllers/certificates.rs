@@ -5,7 +5,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use insula_access::{CertificateRequest, Credential, Subject, certificate};
 use insula_core::{Space, TenantBinding};
-use insula_testkit::server::{Client, TestServer};
+use insula_testkit::server::{Client, Identity, TestServer};
+use rcgen::{CertificateParams, KeyPair, SanType};
 use serde_json::{Value, json};
 
 use super::{condition, create, servers, until};
@@ -38,8 +39,8 @@ async fn request(
     name: &str,
     subject: &Subject,
     spec: Value,
-) -> anyhow::Result<()> {
-    let key = rcgen::KeyPair::generate()?;
+) -> anyhow::Result<KeyPair> {
+    let key = KeyPair::generate()?;
     let pem = CertificateRequest::create_pem(subject, &key)?;
     let mut whole = json!({
         "request": STANDARD.encode(pem),
@@ -51,7 +52,23 @@ async fn request(
     }
     let object = json!({"metadata": {"name": name}, "spec": whole});
     create(client, REQUESTS, object).await?;
-    Ok(())
+    Ok(key)
+}
+
+/// The subject of a node's certificate.
+fn node(name: &str, groups: &[&str]) -> Subject {
+    Subject {
+        user: format!("system:node:{name}"),
+        ..subject(groups, None)
+    }
+}
+
+/// What a kubelet requests beside its subject.
+fn for_kubelets() -> Value {
+    json!({
+        "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+        "usages": ["digital signature", "client auth"],
+    })
 }
 
 async fn approve(client: &Client, name: &str) -> anyhow::Result<()> {
@@ -159,11 +176,18 @@ async fn unapproved_request_or_other_signer_is_not_signed() -> anyhow::Result<()
     let elsewhere = json!({"signerName": "example.com/other"});
     request(&client, "elsewhere", &subject(&[], None), elsewhere).await?;
     approve(&client, "elsewhere").await?;
+    // Clients of all tenants trust servers with a certificate of this CA.
+    let serving = json!({
+        "signerName": "kubernetes.io/kubelet-serving",
+        "usages": ["digital signature", "server auth"],
+    });
+    request(&client, "serving", &node("n1", &["system:nodes"]), serving).await?;
+    approve(&client, "serving").await?;
     // When a later request is signed, these were processed.
     request(&client, "later", &subject(&[], None), json!({})).await?;
     approve(&client, "later").await?;
     issued(&client, "later").await?;
-    for name in ["pending", "elsewhere"] {
+    for name in ["pending", "elsewhere", "serving"] {
         let found = client.get(&format!("{REQUESTS}/{name}")).await?.json();
         assert!(found["status"]["certificate"].is_null(), "{found}");
         assert!(condition(&found, "Failed").is_null(), "{found}");
@@ -243,6 +267,129 @@ async fn forbidden_request_fails_with_a_reason() -> anyhow::Result<()> {
         assert_eq!(failed["status"], "True");
         assert_eq!(failed["reason"], "SignerValidationFailure");
         assert_eq!(failed["message"], message);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn approved_request_of_a_kubelet_makes_a_node_of_its_space() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
+    let nodes = "/api/v1/nodes";
+    let object = |name: &str| json!({"metadata": {"name": name}});
+    for (admin, space) in [
+        (server.tenant("t1").await?, "t1"),
+        (server.system().await?, "system"),
+    ] {
+        let subject = node("n1", &["system:nodes"]);
+        let key = request(&admin, "n1", &subject, for_kubelets()).await?;
+        approve(&admin, "n1").await?;
+        let pem = issued(&admin, "n1").await?;
+        let found = credential(&pem)?;
+        assert_eq!(found.user, "system:node:n1");
+        assert_eq!(found.groups, ["system:nodes"]);
+        assert_eq!(found.tenant, Some(Space::parse(space)?));
+        let identity = Identity::from_pem(&pem, &key.serialize_pem())?;
+        let kubelet = server.client_with_identity(identity, "").await?;
+        let created = kubelet.post(nodes, &object("n1")).await?;
+        assert_eq!(created.status, 201, "{}", created.text());
+        assert_eq!(kubelet.post(nodes, &object("n2")).await?.status, 403);
+        assert_eq!(kubelet.get("/api/v1/secrets").await?.status, 403);
+        let other = kubelet.get("/tenants/t2/api/v1/nodes/n1").await?;
+        assert_eq!(other.status, 403, "{}", other.text());
+        if space == "system" {
+            continue;
+        }
+        // Void with its tenant: a later one of the name does not have this node.
+        let (system, path) = (server.system().await?, "/api/v1/tenants/t1");
+        assert_eq!(system.delete(path).await?.status, 200);
+        until(&system, path, |answer| answer.status == 404).await?;
+        server.tenant("t1").await?;
+        let refused = kubelet.get(&format!("{nodes}/n1")).await?;
+        assert_eq!(refused.status, 403, "{}", refused.text());
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn forbidden_request_of_a_kubelet_fails_with_a_reason() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
+    let admin = server.tenant("t1").await?;
+    let nodes = &["system:nodes"][..];
+    let mut servers = for_kubelets();
+    servers["usages"] = json!(["digital signature", "server auth"]);
+    let other_tenant = Subject {
+        tenant: Some(Space::parse("t2")?),
+        ..node("n1", nodes)
+    };
+    let user = subject(nodes, None);
+    let organization = "subject organization is not system:nodes";
+    let common_name = "subject common name does not begin with system:node:";
+    for (name, subject, spec, message) in [
+        ("no-group", node("n1", &[]), for_kubelets(), organization),
+        (
+            "two-groups",
+            node("n1", &["system:nodes", "system:masters"]),
+            for_kubelets(),
+            organization,
+        ),
+        ("user", user, for_kubelets(), common_name),
+        ("no-name", node("", nodes), for_kubelets(), common_name),
+        (
+            "servers",
+            node("n1", nodes),
+            servers,
+            "usages did not match [client auth digital signature key encipherment]",
+        ),
+        (
+            "other-tenant",
+            other_tenant,
+            for_kubelets(),
+            "a certificate of this tenant must have the tenant \"t1\" or none",
+        ),
+    ] {
+        request(&admin, name, &subject, spec).await?;
+        approve(&admin, name).await?;
+        let failed = failure(&admin, name).await?;
+        assert_eq!(failed["reason"], "SignerValidationFailure", "{name}");
+        assert_eq!(failed["message"], message, "{name}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn certificate_of_a_kubelet_has_no_alternative_names() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
+    let admin = server.tenant("t1").await?;
+    let address = std::net::IpAddr::from([10, 0, 0, 1]);
+    for (name, alternative, message) in [
+        (
+            "dns",
+            SanType::DnsName("a.b".try_into()?),
+            "DNS subjectAltNames are not allowed",
+        ),
+        (
+            "ip",
+            SanType::IpAddress(address),
+            "IP subjectAltNames are not allowed",
+        ),
+        (
+            "uri",
+            SanType::URI("urn:insula:tenant:u-1".try_into()?),
+            "URI subjectAltNames are not allowed",
+        ),
+    ] {
+        let mut parameters = CertificateParams::default();
+        let subject = &mut parameters.distinguished_name;
+        subject.push(rcgen::DnType::CommonName, "system:node:n1");
+        subject.push(rcgen::DnType::OrganizationName, "system:nodes");
+        parameters.subject_alt_names = vec![alternative];
+        let pem = parameters.serialize_request(&KeyPair::generate()?)?.pem()?;
+        let mut spec = for_kubelets();
+        spec["request"] = STANDARD.encode(pem).into();
+        request(&admin, name, &node("n1", &["system:nodes"]), spec).await?;
+        approve(&admin, name).await?;
+        let failed = failure(&admin, name).await?;
+        assert_eq!(failed["message"], message, "{name}");
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
@@ -36,6 +37,16 @@ pub struct Identity {
     pub certificate: CertificateDer<'static>,
     /// Its private key.
     pub key: PrivateKeyDer<'static>,
+}
+
+impl Identity {
+    /// Reads a certificate and its key.
+    pub fn from_pem(certificate: &str, key: &str) -> anyhow::Result<Self> {
+        Ok(Self {
+            certificate: CertificateDer::from_pem_slice(certificate.as_bytes())?,
+            key: PrivateKeyDer::from_pem_slice(key.as_bytes())?,
+        })
+    }
 }
 
 impl Clone for Identity {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use insula_access::rbac::{Attributes, ResourceAttributes, Rule, Rules, escalation};
 use insula_core::{
-    AUTHENTICATED, CredentialRef, Extra, MASTERS, Principal, Proof, RESERVED_PREFIX, Spaces,
-    TenantBinding,
+    AUTHENTICATED, CredentialRef, Extra, MASTERS, NODE_USER_PREFIX, NODES, Principal, Proof,
+    RESERVED_PREFIX, Spaces, TenantBinding,
 };
 use insula_kinds::{Object, Value, kinds};
 use serde_json::json;
@@ -63,6 +63,10 @@ pub async fn list_rules(registry: &Registry, granted: &Granted, review: &Object)
         "nonResourceRules": paths,
         "incomplete": false,
     });
+    if principal.node().is_some() {
+        status["incomplete"] = true.into();
+        status["evaluationError"] = "node authorizer does not support user rule resolution".into();
+    }
     if !unresolved.is_empty() {
         status["evaluationError"] = unresolved.to_string().into();
     }
@@ -136,6 +140,7 @@ fn subject(granted: &Granted, review: &Object) -> Result<Principal> {
     let groups = groups.and_then(Value::as_array).into_iter().flatten();
     let given = |group: &str| {
         group == AUTHENTICATED
+            || (group == NODES && user.starts_with(NODE_USER_PREFIX))
             || AccountName::parse(&user)
                 .is_some_and(|account| account.groups().iter().any(|of| of == group))
     };
