@@ -206,7 +206,7 @@ impl CreateRequest<'_> {
         if built_in::is_one(&address.kind, &address.within()) {
             return Err(StatusError::already_exists(kind, &address.name));
         }
-        metadata::set_location(&mut object, address)?;
+        metadata::set_location(&mut object, address, self.caller)?;
         let mut admission = self.admission(registry, address, &mut object);
         admission.run(Phase::Name).await?;
         prepare_object(registry, kind, address, admission.object, now);
