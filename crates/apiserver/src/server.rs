@@ -37,6 +37,7 @@ use crate::pipeline::trust::CurrentTrust;
 use crate::registry::Registry;
 use crate::registry::encryption::CacheResolver;
 use crate::registry::hooks::Hooks;
+use crate::registry::tenant_fields::{TenantFields, TenantFieldsTable};
 use crate::registry::tenant_quota::TenantQuota;
 use crate::server::accept::Accepting;
 use crate::server::connection::{Ending, connect};
@@ -69,6 +70,9 @@ pub struct Options {
     pub limits: Limits,
     /// The quota of tenants for what their objects do not set.
     pub tenant_quota: TenantQuota,
+    /// Whether objects are shown with the fields that name their tenant, unless a tenant's object
+    /// says otherwise.
+    pub tenant_fields: TenantFields,
     /// The settings of webhook calls.
     pub egress: egress::Settings,
     /// The defaults and exemptions of PodSecurity.
@@ -115,8 +119,10 @@ impl Server {
     pub async fn start(store: Arc<dyn Store>, options: Options) -> Result<Self, Error> {
         let tls = Acceptor::new(options.certificates, Arc::clone(&options.trust))?;
         let spaces = Arc::new(LimitTable::new(&options.limits));
+        let tenant_fields = Arc::new(TenantFieldsTable::new(options.tenant_fields));
         let hooks = Hooks {
             limits: Arc::clone(&spaces),
+            tenant_fields: Arc::clone(&tenant_fields),
             limits_every_tenant: !options.tenant_quota.is_empty(),
         };
         let (cache, feed) =
@@ -138,6 +144,7 @@ impl Server {
         let registry = registry
             .with_pod_security(options.pod_security)
             .with_tenant_limits(options.tenant_quota, Arc::clone(&spaces))
+            .with_tenant_fields(tenant_fields)
             .with_encryption(options.encryption);
         let registry = Arc::new(registry);
         let accounts = options.accounts.map(Arc::new);
