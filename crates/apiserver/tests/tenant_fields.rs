@@ -48,13 +48,13 @@ async fn create_objects(client: &Client) -> anyhow::Result<Vec<String>> {
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "one"}}});
     let foos = definition("ex.io", "foos", "Foo", json!({"type": "object"}));
     client.define(&foos).await?;
-    let foo = json!({"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"name": "one"}});
+    let custom = json!({"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"name": "one"}});
     let mut paths = Vec::new();
     for (path, object) in [
         (MAPS, map("one")),
         (DEPLOYMENTS, deployment),
         (SCALERS, scaler),
-        (FOOS, foo),
+        (FOOS, custom),
     ] {
         let created = client.post(path, &object).await?;
         anyhow::ensure!(created.status == 201, "{path}: {}", created.text());

@@ -35,7 +35,7 @@ fn kubeconfigs(two_tenants: &TwoTenants) -> [PathBuf; 2] {
 /// Both tenants' administrators with one home directory, and so with one cache.
 fn on_one_workstation(two_tenants: &TwoTenants) -> [Kubectl; 2] {
     let home = two_tenants.folder().join("home");
-    std::fs::create_dir(&home).unwrap();
+    std::fs::create_dir(&home).expect("it is a new folder");
     let [one, other] = kubeconfigs(two_tenants);
     let user = |name, kubeconfig| {
         let program = two_tenants.system.program();
