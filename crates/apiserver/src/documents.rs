@@ -26,6 +26,7 @@ use self::cache::{CachedDocument, DocumentCache, Slot, hash};
 use self::metrics::Metrics;
 use crate::codec::answer::{Answer, MIN_COMPRESSED};
 use crate::codec::body::Body;
+use crate::codec::gzip::gzip;
 use crate::codec::indent::indent;
 use crate::codec::view;
 use crate::pipeline::route::Document;
@@ -111,6 +112,12 @@ impl Scope<'_> {
         self.v3_paths().iter().any(|known| known == path)
     }
 }
+
+/// The path of the documents of OpenAPI v3.
+const V3: &str = "/openapi/v3/";
+
+/// The member of the index of OpenAPI v3 with a document's URL, up to the URL.
+const V3_URL_MEMBER: &str = r#""serverRelativeURL":""#;
 
 /// How long clients may cache a document that never changes.
 const YEAR_SECONDS: i64 = 365 * 86_400;
@@ -224,12 +231,7 @@ impl Documents {
                 ),
                 None => Answer::new(StatusCode::NOT_ACCEPTABLE, Body::empty()),
             }),
-            Document::OpenApiV3 => Ok(self.conditional(
-                scope,
-                DocumentKind::V3Index,
-                parts,
-                "text/plain; charset=utf-8",
-            )),
+            Document::OpenApiV3 => Ok(self.openapi_v3(scope, parts)),
             Document::OpenApiV3Part(path) => self.v3_part(path, scope, parts, query),
             Document::Metrics => {
                 if !space.is_system() {
@@ -350,6 +352,24 @@ impl Documents {
             .header(EXPIRES, HttpDate(end).header()))
     }
 
+    /// Answers with the index of OpenAPI v3. Below a server prefix its URLs have the prefix as
+    /// well, since some clients request them in place of the whole path of their server's URL.
+    fn openapi_v3(&self, scope: Scope<'_>, parts: &Parts) -> Answer {
+        const CONTENT_TYPE: &str = "text/plain; charset=utf-8";
+        if !parts.uri.path().starts_with("/tenants/") {
+            return self.conditional(scope, DocumentKind::V3Index, parts, CONTENT_TYPE);
+        }
+        let space = scope.space;
+        let show = |index: &CachedDocument, gzipped| {
+            let index = String::from_utf8_lossy(&index.body);
+            let plain = format!("{V3_URL_MEMBER}{V3}");
+            let prefixed = format!("{V3_URL_MEMBER}/tenants/{space}{V3}");
+            let index = Bytes::from(index.replace(&plain, &prefixed));
+            if gzipped { gzip(&index) } else { index }
+        };
+        self.conditional_with(scope, DocumentKind::V3Index, parts, CONTENT_TYPE, show)
+    }
+
     /// Returns the document, or 304 Not Modified if the client has it.
     fn conditional(
         &self,
@@ -358,6 +378,19 @@ impl Documents {
         parts: &Parts,
         content_type: &'static str,
     ) -> Answer {
+        let show = CachedDocument::bytes;
+        self.conditional_with(scope, kind, parts, content_type, show)
+    }
+
+    /// The same with the bytes that `show` makes of the document, compressed or not.
+    fn conditional_with(
+        &self,
+        scope: Scope<'_>,
+        kind: DocumentKind,
+        parts: &Parts,
+        content_type: &'static str,
+        show: impl FnOnce(&CachedDocument, bool) -> Bytes,
+    ) -> Answer {
         let slot = self.get(scope, kind.clone());
         let cached = self.get_or_build(scope, kind, &slot);
         let etag = quoted(&cached.hash);
@@ -365,7 +398,7 @@ impl Documents {
             return Answer::new(StatusCode::NOT_MODIFIED, Body::empty()).header(ETAG, etag);
         }
         let gzipped = negotiate::gzip(&parts.headers);
-        Answer::new(StatusCode::OK, cached.bytes(gzipped).into())
+        Answer::new(StatusCode::OK, show(cached, gzipped).into())
             .typed(content_type)
             .encoded(gzipped)
             .header(ETAG, etag)
@@ -412,7 +445,7 @@ impl Documents {
             .cloned()
             .chain(custom_parts)
             .map(|(path, hash)| {
-                let url = format!("/openapi/v3/{path}?hash={hash}");
+                let url = format!("{V3}{path}?hash={hash}");
                 (path, json!({"serverRelativeURL": url}))
             });
         let paths: serde_json::Map<_, _> = all.collect();

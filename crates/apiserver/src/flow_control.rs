@@ -32,6 +32,7 @@ mod limits;
 mod pool;
 mod rate_limiter;
 mod space_limits;
+mod space_overrides;
 mod time_slice;
 pub mod unsent;
 
@@ -43,6 +44,7 @@ use insula_core::Space;
 pub use limits::{Connections, Limits, Unsent};
 pub use pool::{Bound, Seat, SeatStats};
 pub use space_limits::{LimitTable, LimitedResource, SpaceLimits, TenantLimits};
+pub use space_overrides::SpaceOverrides;
 pub use time_slice::TimeSlices;
 
 use crate::status::{Result, StatusError};

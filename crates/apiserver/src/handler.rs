@@ -410,7 +410,7 @@ fn route_custom(
     query: &Query,
 ) -> Option<Result<Route>> {
     let asked = unserved(&parts.method, parts.uri.path(), query.flag("watch"));
-    let objects = asked.objects?;
+    let objects = asked.objects.filter(|_| !asked.is_contradictory)?;
     let space = match locate(principal, asked.named.clone()) {
         Spaces::One(space) => space,
         // Across all spaces only the definitions published by the system are served.

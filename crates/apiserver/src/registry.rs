@@ -16,6 +16,7 @@ pub(crate) mod publish;
 pub mod rbac_kinds;
 pub mod resource;
 pub mod service_range;
+pub mod tenant_fields;
 pub mod tenant_quota;
 pub mod tenant_status;
 pub mod versions;
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use insula_admission::pod_security::PodSecurity;
-use insula_core::{Layout, Place, ResourceName, Revision, Space};
+use insula_core::{Layout, Place, ResourceName, Revision, Space, Spaces};
 use insula_encryption::EncryptedStore;
 use insula_kinds::{Kind, core_kind, kinds};
 use insula_store::{Key, Outcome, Store, Transaction};
@@ -39,10 +40,11 @@ use crate::registry::definitions::Definitions;
 use crate::registry::fair_locks::FairLocks;
 use crate::registry::history_turns::HistoryTurns;
 use crate::registry::resource::Resource;
+use crate::registry::tenant_fields::TenantFieldsTable;
 use crate::registry::tenant_quota::TenantQuota;
 use crate::status::{Result, StatusError};
 use insula_cache::Keyed;
-use insula_cache::{Cache, Collection, SpaceState, Stored};
+use insula_cache::{Cache, Collection, SpaceState, Stored, TenantFields};
 
 /// Access to the objects of all spaces, and to what is needed to serve them.
 pub struct Registry {
@@ -57,6 +59,7 @@ pub struct Registry {
     pod_security: PodSecurity,
     tenant_quota: TenantQuota,
     limits: Arc<LimitTable>,
+    tenant_fields: Arc<TenantFieldsTable>,
     root_ca: Option<Arc<str>>,
     built_in: Arc<BuiltIns>,
     encryption: Option<Arc<EncryptedStore>>,
@@ -155,6 +158,7 @@ impl Registry {
             pod_security: PodSecurity::default(),
             tenant_quota: TenantQuota::default(),
             limits: Arc::new(LimitTable::new(&Limits::default())),
+            tenant_fields: Arc::default(),
             root_ca: root_ca.map(Arc::from),
             built_in,
             encryption: None,
@@ -176,6 +180,13 @@ impl Registry {
     pub fn with_tenant_limits(mut self, quota: TenantQuota, limits: Arc<LimitTable>) -> Self {
         self.tenant_quota = quota;
         self.limits = limits;
+        self
+    }
+
+    /// Sets in which spaces objects are shown with the fields that name their tenant.
+    #[must_use]
+    pub fn with_tenant_fields(mut self, tenant_fields: Arc<TenantFieldsTable>) -> Self {
+        self.tenant_fields = tenant_fields;
         self
     }
 
@@ -240,6 +251,16 @@ impl Registry {
     /// Returns the limits of a space.
     pub fn limits(&self, space: &Space) -> SpaceLimits {
         self.limits.of(space)
+    }
+
+    /// Returns whether a request for these spaces shows the fields that name an object's tenant.
+    pub fn tenant_fields_in(&self, spaces: &Spaces) -> TenantFields {
+        self.tenant_fields.in_spaces(spaces)
+    }
+
+    /// Returns whether a space's webhooks get the fields that name an object's tenant.
+    pub fn tenant_fields_of(&self, space: &Space) -> TenantFields {
+        self.tenant_fields.of(space)
     }
 
     /// Returns the CA of the server's certificate, in PEM, which is published to every

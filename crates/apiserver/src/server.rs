@@ -39,6 +39,7 @@ use crate::registry::built_in::BuiltIns;
 use crate::registry::encryption::CacheResolver;
 use crate::registry::hooks::Hooks;
 use crate::registry::service_range::ServiceRange;
+use crate::registry::tenant_fields::{TenantFields, TenantFieldsTable};
 use crate::registry::tenant_quota::TenantQuota;
 use crate::server::accept::Accepting;
 use crate::server::connection::{Ending, connect};
@@ -71,6 +72,9 @@ pub struct Options {
     pub limits: Limits,
     /// The quota of tenants for what their objects do not set.
     pub tenant_quota: TenantQuota,
+    /// Whether objects are shown with the fields that name their tenant, unless a tenant's object
+    /// says otherwise.
+    pub tenant_fields: TenantFields,
     /// The settings of webhook calls.
     pub egress: egress::Settings,
     /// The defaults and exemptions of PodSecurity.
@@ -128,9 +132,11 @@ impl Server {
             None => listener.local_addr()?,
         };
         let built_in = Arc::new(BuiltIns::new(endpoint, options.service_range));
+        let tenant_fields = Arc::new(TenantFieldsTable::new(options.tenant_fields));
         let hooks = Hooks {
             built_in: Arc::clone(&built_in),
             limits: Arc::clone(&spaces),
+            tenant_fields: Arc::clone(&tenant_fields),
             limits_every_tenant: !options.tenant_quota.is_empty(),
         };
         let (cache, feed) =
@@ -151,6 +157,7 @@ impl Server {
         let registry = registry
             .with_pod_security(options.pod_security)
             .with_tenant_limits(options.tenant_quota, Arc::clone(&spaces))
+            .with_tenant_fields(tenant_fields)
             .with_encryption(options.encryption);
         let registry = Arc::new(registry);
         let accounts = options.accounts.map(Arc::new);

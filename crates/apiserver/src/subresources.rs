@@ -36,7 +36,8 @@ pub async fn get(
         return scale::get(registry, caller, accepted).await;
     }
     reject_data_plane(name)?;
-    let view = View::new(&caller.path().kind, accepted, query)?;
+    let fields = registry.tenant_fields_in(caller.spaces());
+    let view = View::new(&caller.path().kind, accepted, query, fields)?;
     let body = read::get(registry, caller, query, &view).await?;
     Ok(Answer::new(http::StatusCode::OK, body).of(accepted))
 }

@@ -49,6 +49,7 @@ mod spaces;
 mod store_keys;
 mod subresources;
 mod tables;
+mod tenant_fields;
 mod tenants;
 mod tls;
 mod update;

@@ -4,8 +4,8 @@ use std::io::Read;
 
 use http::Method;
 use insula_kinds::openapi;
-use insula_testkit::server::{Client, Setup, TestServer};
-use serde_json::Value;
+use insula_testkit::server::{Client, Setup, TestServer, definition};
+use serde_json::{Value, json};
 
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
@@ -66,6 +66,56 @@ async fn documents_are_addressed_by_hash_and_cacheable() -> anyhow::Result<()> {
     let headers = [("if-none-match", &*format!("\"{hash}\""))];
     let same = client.send(Method::GET, path, &headers, "").await?;
     assert_eq!((same.status, same.body.len()), (304, 0));
+    Ok(())
+}
+
+/// Some clients request these URLs in place of the whole path of their server's URL, others append
+/// them to it if they do not begin with it.
+#[tokio::test]
+async fn index_below_a_server_prefix_has_urls_with_the_prefix() -> anyhow::Result<()> {
+    let server = TestServer::start_with(Setup::with_controllers()).await?;
+    let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
+    let definition = definition("ex.io", "foos", "Foo", json!({"type": "object"}));
+    tenant.define(&definition).await?;
+    let plain = index(&tenant).await?;
+    for (client, prefix) in [(&tenant, "/tenants/t1"), (&system, "/tenants/t1")] {
+        let answer = client.get(&format!("{prefix}/openapi/v3")).await?;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let below = answer.json();
+        for path in ["api/v1", "apis/apps/v1", "apis/ex.io/v1"] {
+            let expected = format!("{prefix}{}", url(&plain, path));
+            assert_eq!(url(&below, path), expected);
+            let part = client.get(&expected).await?;
+            assert_eq!(part.status, 200, "{expected}");
+            assert_eq!(
+                part.body,
+                tenant.get(url(&plain, path)).await?.body,
+                "{path}"
+            );
+        }
+        let all = below["paths"].as_object().map_or(0, |paths| paths.len());
+        assert_eq!(
+            Some(all),
+            plain["paths"].as_object().map(|paths| paths.len())
+        );
+        let stale = format!("{prefix}/openapi/v3/apis/apps/v1?hash=0000");
+        let moved = client.get(&stale).await?;
+        assert_eq!(
+            (moved.status, moved.header("location")),
+            (301, url(&below, "apis/apps/v1"))
+        );
+        let headers = [("accept-encoding", "gzip")];
+        let path = format!("{prefix}/openapi/v3");
+        let zipped = client.send(Method::GET, &path, &headers, "").await?;
+        assert_eq!(zipped.header("content-encoding"), "gzip");
+        let mut text = Vec::new();
+        flate2::read::GzDecoder::new(&*zipped.body).read_to_end(&mut text)?;
+        assert_eq!(text, answer.body);
+        let etag = answer.header("etag").to_owned();
+        let headers = [("if-none-match", &*etag)];
+        let same = client.send(Method::GET, &path, &headers, "").await?;
+        assert_eq!((same.status, same.body.len()), (304, 0));
+    }
     Ok(())
 }
 

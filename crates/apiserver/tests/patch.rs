@@ -110,11 +110,6 @@ async fn malformed_patches_are_refused_with_kubernetes_messages() -> anyhow::Res
             r#"{"metadata":{"namespace":"b"}}"#,
             "the namespace of the provided object does not match the namespace sent on the request",
         ),
-        (
-            "merge",
-            r#"{"metadata":{"tenant":"t2"}}"#,
-            "the tenant of the provided object does not match the tenant sent on the request",
-        ),
     ] {
         let answer = send(&client, MAP, format, body).await?;
         assert_refused(&answer, 400, "BadRequest", message);

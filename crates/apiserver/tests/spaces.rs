@@ -4,14 +4,12 @@ use http::Method;
 use insula_access::Subject;
 use insula_core::Space;
 use insula_kinds::{kinds, protobuf};
-use insula_testkit::server::{Engine, Setup, TestServer};
+use insula_testkit::server::{Answer, Client, Engine, Setup, TestServer};
 use serde_json::{Value, json};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const FULL: &str = "/api/v1/tenants/t1/namespaces/default/configmaps";
 const WHO: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
-const DIFFERENT: &str =
-    "the tenant of the provided object does not match the tenant sent on the request";
 
 fn map(name: &str, tenant: Option<&str>) -> Value {
     let mut object = json!({
@@ -51,37 +49,122 @@ async fn missing_tenant_is_filled_in_and_an_equal_one_accepted() -> anyhow::Resu
     Ok(())
 }
 
+async fn apply(client: &Client, path: &str, config: &Value) -> anyhow::Result<Answer> {
+    let headers = [("content-type", "application/apply-patch+yaml")];
+    let body = config.to_string();
+    client.send(Method::PATCH, path, &headers, body).await
+}
+
+/// The warning about a tenant that was dropped, as a header.
+fn dropped(tenant: &str, space: Option<&str>) -> String {
+    let belongs = match space {
+        Some(space) => format!("tenant \\\"{space}\\\""),
+        None => "no tenant".to_owned(),
+    };
+    format!(
+        "299 - \"metadata.tenant: dropped \\\"{tenant}\\\", since the object belongs to {belongs}\""
+    )
+}
+
 #[tokio::test]
-async fn different_tenant_is_refused_on_every_verb() -> anyhow::Result<()> {
+async fn different_tenant_is_dropped_with_a_warning_on_every_verb() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (system, user) = (server.system().await?, server.tenant("t1").await?);
     server.tenant("t2").await?;
     assert_eq!(user.post(MAPS, &map("one", None)).await?.status, 201);
     assert_eq!(system.post(MAPS, &map("one", None)).await?.status, 201);
-    for (client, base, tenants) in [
-        (&user, MAPS, ["t2", "system", "ghost", "all"]),
-        (&user, FULL, ["t2", "system", "ghost", "all"]),
-        (&system, FULL, ["t2", "system", "ghost", "all"]),
-        (&system, MAPS, ["t1", "t2", "ghost", "all"]),
+    for (client, base, space, tenants) in [
+        (&user, MAPS, Some("t1"), ["t2", "system", "ghost", "all"]),
+        (&user, FULL, Some("t1"), ["t2", "system", "ghost", "all"]),
+        (&system, FULL, Some("t1"), ["t2", "system", "ghost", "all"]),
+        (&system, MAPS, None, ["t1", "t2", "ghost", "all"]),
     ] {
         let path = format!("{base}/one");
         let before = client.get(&path).await?;
         for tenant in tenants {
             let patch = json!({"metadata": {"tenant": tenant}});
-            let test = json!([{"op": "add", "path": "/metadata/tenant", "value": tenant}]);
-            for refused in [
-                client.post(base, &map("two", Some(tenant))).await?,
+            let add = json!([{"op": "add", "path": "/metadata/tenant", "value": tenant}]);
+            let strict = format!("{base}?fieldValidation=Strict");
+            let dry = format!("{base}?dryRun=All");
+            let applied = format!("{path}?fieldManager=m&dryRun=All");
+            let config = map("one", Some(tenant));
+            for accepted in [
+                client.post(&strict, &map("two", Some(tenant))).await?,
+                client.post(&dry, &map("three", Some(tenant))).await?,
                 client.put(&path, &map("one", Some(tenant))).await?,
                 client.patch(&path, "merge", &patch).await?,
                 client.patch(&path, "strategic-merge", &patch).await?,
-                client.patch(&path, "json", &test).await?,
+                client.patch(&path, "json", &add).await?,
+                apply(client, &applied, &config).await?,
             ] {
-                let found = (refused.status, refused.message());
-                assert_eq!(found, (400, DIFFERENT.to_owned()), "{base} {tenant}");
+                let code = accepted.status;
+                assert!([200, 201].contains(&code), "{base}: {}", accepted.text());
+                assert_eq!(accepted.header("warning"), dropped(tenant, space), "{base}");
+                let metadata = &accepted.json()["metadata"];
+                assert_eq!(metadata["tenant"].as_str(), space, "{metadata}");
+                let link = metadata["selfLink"].as_str().unwrap_or_default();
+                assert_eq!(link.contains("/tenants/"), space.is_some(), "{metadata}");
             }
+            assert_eq!(client.delete(&format!("{base}/two")).await?.status, 200);
         }
-        assert_eq!(client.get(&path).await?.body, before.body);
-        assert_eq!(client.get(&format!("{base}/two")).await?.status, 404);
+        let after = client.get(&path).await?;
+        assert_eq!(after.body, before.body, "nothing was changed");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn applied_tenant_belongs_to_no_manager() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let user = server.tenant("t1").await?;
+    let path = format!("{MAPS}/one?fieldManager=m");
+    let mut config = map("one", Some("t2"));
+    config["metadata"]["selfLink"] = "/api/v1/namespaces/other/configmaps/one".into();
+    config["data"] = json!({"a": "b"});
+    for status in [201, 200] {
+        let applied = apply(&user, &path, &config).await?;
+        assert_eq!(applied.status, status, "{}", applied.text());
+        assert_eq!(applied.header("warning"), dropped("t2", Some("t1")));
+        let metadata = &applied.json()["metadata"];
+        assert_eq!(metadata["tenant"], "t1");
+        assert_eq!(metadata["selfLink"], format!("{FULL}/one"));
+        let owned = json!({"f:data": {"f:a": {}}});
+        assert_eq!(metadata["managedFields"][0]["fieldsV1"], owned);
+    }
+    Ok(())
+}
+
+/// As `kubectl get -o yaml | sed … | kubectl create -f -` does, between namespaces and between
+/// tenants.
+#[tokio::test]
+async fn exported_object_can_be_created_elsewhere() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
+    let there = json!({"metadata": {"name": "there"}});
+    assert_eq!(one.post("/api/v1/namespaces", &there).await?.status, 201);
+    let mut object = map("one", None);
+    object["data"] = json!({"a": "b"});
+    let created = one.post(MAPS, &object).await?;
+    let mut exported = created.json();
+    exported["metadata"]["resourceVersion"] = "".into();
+    let moved = other.post(MAPS, &exported).await?;
+    assert_eq!(moved.status, 201, "{}", moved.text());
+    assert_eq!(moved.header("warning"), dropped("t1", Some("t2")));
+    exported["metadata"]["namespace"] = "there".into();
+    let maps = "/api/v1/namespaces/there/configmaps";
+    let copied = one.post(maps, &exported).await?;
+    assert_eq!((copied.status, copied.header("warning")), (201, ""));
+    for (copy, path) in [
+        (
+            moved,
+            "/api/v1/tenants/t2/namespaces/default/configmaps/one",
+        ),
+        (copied, "/api/v1/tenants/t1/namespaces/there/configmaps/one"),
+    ] {
+        let copy = copy.json();
+        assert_eq!(copy["metadata"]["selfLink"], path);
+        assert_eq!(copy["data"], exported["data"]);
+        assert_ne!(copy["metadata"]["uid"], exported["metadata"]["uid"]);
     }
     Ok(())
 }

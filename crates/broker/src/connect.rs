@@ -85,6 +85,17 @@ pub(crate) fn is_same_api(one: &http::Uri, other: &http::Uri) -> bool {
     is_same_server(one, other) && path(one) == path(other)
 }
 
+/// Returns a URL without a space of Insula at its end, and without a slash there.
+#[must_use]
+pub fn without_space(url: &str) -> &str {
+    let url = url.trim_end_matches('/');
+    match url.rsplit_once("/tenants/") {
+        // The host may be called `tenants`.
+        Some((before, name)) if !name.contains('/') && !before.ends_with('/') => before,
+        _ => url,
+    }
+}
+
 /// Builds the authentication with the token of a file.
 pub(crate) fn auth_info(info: &BrokerInfo) -> Result<AuthInfo, Error> {
     let token = token_data(info, "token");
@@ -214,6 +225,21 @@ mod tests {
             assert_eq!(is_same_server(&a, &b), same, "{one} {other}");
         }
     }
+
+    #[test]
+    fn space_is_removed_from_the_end_of_a_url() {
+        for (url, expected) in [
+            ("https://h:1/tenants/acme/", "https://h:1"),
+            ("https://h:1/", "https://h:1"),
+            ("https://h/k8s/tenants/system", "https://h/k8s"),
+            ("https://h/tenants/a/b", "https://h/tenants/a/b"),
+            ("https://h/proxy", "https://h/proxy"),
+            ("https://tenants/x", "https://tenants/x"),
+        ] {
+            assert_eq!(without_space(url), expected);
+        }
+    }
+
     #[test]
     fn apis_are_compared_with_default_port_and_path() {
         for (one, other, same) in [

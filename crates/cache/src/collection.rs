@@ -19,6 +19,7 @@ pub use subscription::Subscription;
 use crate::entry::Stored;
 use crate::objects::{Objects, Sorted};
 use crate::snapshots::CHANGE_BYTES;
+use crate::tenant_fields::TenantFields;
 use lists::Lists;
 use subscribers::Subscribers;
 
@@ -69,12 +70,14 @@ pub struct Event {
     pub before: Option<Arc<Stored>>,
     time: Instant,
     frame: OnceLock<Bytes>,
-    other_frame: OnceLock<(Encoding, Bytes)>,
+    other_frame: OnceLock<((Encoding, TenantFields), Bytes)>,
 }
 
-/// An encoding of an event other than the line of a JSON watch, the same for all its watchers.
+/// An encoding of an event, the same for all its watchers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
+    /// The object as JSON.
+    Json,
     /// The object as protobuf.
     Protobuf,
     /// Its metadata as JSON.
@@ -517,14 +520,21 @@ impl Event {
         }
     }
 
-    /// Returns the event in another encoding. The one that is asked for first is kept for all
-    /// watchers: most clients of a kind speak the same. Those of shared objects are not kept.
-    pub fn frame_in(&self, encoding: Encoding, encode: impl Fn() -> Bytes) -> Bytes {
+    /// Returns the event in another encoding than [`frame`](Self::frame)'s, with or without the
+    /// fields that name the object's tenant. What is asked for first is kept for all watchers: most
+    /// clients of a kind speak the same. Those of shared objects are not kept.
+    pub fn frame_in(
+        &self,
+        encoding: Encoding,
+        fields: TenantFields,
+        encode: impl Fn() -> Bytes,
+    ) -> Bytes {
         if self.object.is_shared() {
             return encode();
         }
-        let (kept, frame) = self.other_frame.get_or_init(|| (encoding, encode()));
-        match *kept == encoding {
+        let wanted = (encoding, fields);
+        let (kept, frame) = self.other_frame.get_or_init(|| (wanted, encode()));
+        match *kept == wanted {
             true => frame.clone(),
             false => encode(),
         }
@@ -676,12 +686,26 @@ mod tests {
             unreachable!("an object is put");
         };
         let event = Event::new(Revision::new(1), Change::Added, Arc::new(object), None);
-        let first = event.frame_in(Encoding::Protobuf, || Bytes::from_static(b"p"));
+        let first = event.frame_in(Encoding::Protobuf, TenantFields::Full, || {
+            Bytes::from_static(b"p")
+        });
         let again = || unreachable!("the frame is kept");
-        assert_eq!(event.frame_in(Encoding::Protobuf, again), first);
-        let other = event.frame_in(Encoding::MetadataJson, || Bytes::from_static(b"m"));
+        assert_eq!(
+            event.frame_in(Encoding::Protobuf, TenantFields::Full, again),
+            first
+        );
+        let other = event.frame_in(Encoding::MetadataJson, TenantFields::Full, || {
+            Bytes::from_static(b"m")
+        });
         assert_eq!(other, "m");
-        assert_eq!(event.frame_in(Encoding::Protobuf, again), "p");
+        let other = event.frame_in(Encoding::Protobuf, TenantFields::None, || {
+            Bytes::from_static(b"n")
+        });
+        assert_eq!(other, "n", "without fields it is another frame");
+        assert_eq!(
+            event.frame_in(Encoding::Protobuf, TenantFields::Full, again),
+            "p"
+        );
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use bytes::{BufMut, Bytes};
 use insula_core::Revision;
+use insula_kinds::scan::Members as ObjectMembers;
 use insula_kinds::{Kind, Object, Value};
 use insula_store::Expect;
 use memchr::memchr;
@@ -18,6 +19,7 @@ use serde_json::value::RawValue;
 
 use crate::pool::Pool;
 use crate::template::Template;
+use crate::tenant_fields::copy_without;
 use crate::text::Text;
 use crate::versions::Versions;
 
@@ -170,6 +172,31 @@ impl Stored {
     /// Returns the JSON from the metadata on, at least to their end, which is not looked for.
     pub fn text_from_metadata(&self) -> Cow<'_, [u8]> {
         self.text.from_metadata()
+    }
+
+    /// The same object without the fields that name its tenant.
+    pub fn without_tenant_fields(&self) -> Self {
+        let mut json = Vec::new();
+        self.copy_without_tenant_fields(0, &mut json);
+        self.shown_as(json.into())
+    }
+
+    /// Like [`metadata_text`](Self::metadata_text), without the fields that name its tenant.
+    pub fn write_metadata_without_tenant_fields(&self, out: &mut Vec<u8>) {
+        copy_without(&self.metadata_text(), 0, 0, out);
+    }
+
+    /// Like [`write_item`](Self::write_item), without the fields that name its tenant.
+    pub fn write_item_without_tenant_fields(&self, kind: &Kind, out: &mut Vec<u8>) {
+        self.copy_without_tenant_fields(head_length(kind), out);
+    }
+
+    fn copy_without_tenant_fields(&self, from: usize, out: &mut Vec<u8>) {
+        let json = self.text.bytes();
+        match ObjectMembers::new(&json, 0).start_of(b"metadata") {
+            Some(metadata) => copy_without(&json, from, metadata, out),
+            None => out.extend_from_slice(json.get(from..).unwrap_or_default()),
+        }
     }
 
     /// Returns the precondition of a transaction that changes the object.

@@ -33,6 +33,7 @@ mod snapshots;
 mod space_state;
 mod superseded;
 mod template;
+mod tenant_fields;
 mod text;
 mod tree;
 mod usage;
@@ -69,6 +70,7 @@ pub use pool::Pool;
 pub use quota_dirty::{DirtyQuotas, Place};
 pub use replay::tenant_of;
 pub use space_state::SpaceState;
+pub use tenant_fields::{TENANT_FIELDS, TenantFields};
 pub use usage::Usage;
 pub use versions::{Shown, Versions};
 

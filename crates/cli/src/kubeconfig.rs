@@ -2,19 +2,25 @@
 
 mod environment;
 pub mod load;
+pub mod merge;
+mod ordered;
 mod source;
 #[cfg(test)]
 mod tests;
+pub mod user_file;
 
 use std::path::Path;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use jiff::Timestamp;
 use kube::Config;
 use kube::config::{
     AuthInfo, Cluster, Context, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext,
+    NamedExtension,
 };
 use pem::{EncodeConfig, LineEnding, Pem};
+use serde_json::json;
 
 pub use self::source::Source;
 use crate::failure::Failure;
@@ -57,21 +63,29 @@ pub struct Entry<'a> {
     pub trust: &'a Trust,
     /// The client certificate.
     pub identity: &'a Identity,
+    /// The name of the cluster.
+    pub cluster: &'a str,
     /// The name of the user.
     pub user: &'a str,
     /// The name of the context.
     pub context: &'a str,
+    /// When the client certificate expires, for kubeconfigs that are not renewed.
+    pub expires: Option<Timestamp>,
 }
 
-/// The cluster's name in the kubeconfigs that Insula writes.
-const CLUSTER: &str = "insula";
+/// The extension of a user with the expiration of its credential, which kubectl keeps and shows.
+const CREDENTIAL: &str = "insula.dev/credential";
+
+/// Encodes a kubeconfig. Fields are in alphabetical order, as kubectl writes them.
+pub fn to_yaml(kubeconfig: &Kubeconfig) -> Result<String, Failure> {
+    let file = serde_json::to_value(kubeconfig);
+    output::yaml(&file.map_err(|error| Failure::new("cannot write a kubeconfig", error))?)
+}
 
 impl Entry<'_> {
-    /// Encodes a kubeconfig with one context and inline data. Fields are in alphabetical order,
-    /// as kubectl writes them.
+    /// Encodes a kubeconfig with one context and inline data.
     pub fn to_yaml(&self) -> Result<String, Failure> {
-        let file = serde_json::to_value(self.kubeconfig());
-        output::yaml(&file.map_err(|error| Failure::new("cannot write a kubeconfig", error))?)
+        to_yaml(&self.kubeconfig())
     }
 
     /// Ensures the content of a file; leaves it alone if it is unchanged.
@@ -84,14 +98,20 @@ impl Entry<'_> {
         private_file::write(path, &wanted)
     }
 
-    fn kubeconfig(&self) -> Kubeconfig {
+    /// Returns the kubeconfig.
+    pub fn kubeconfig(&self) -> Kubeconfig {
+        let extension = |expires: Timestamp| NamedExtension {
+            name: CREDENTIAL.to_owned(),
+            extension: json!({ "expires": expires.to_string() }),
+        };
         let user = AuthInfo {
+            extensions: self.expires.map(|expires| vec![extension(expires)]),
             client_certificate_data: Some(BASE64_STANDARD.encode(&self.identity.certificate)),
             client_key_data: Some(BASE64_STANDARD.encode(self.identity.key.reveal()).into()),
             ..AuthInfo::default()
         };
         let context = Context {
-            cluster: CLUSTER.to_owned(),
+            cluster: self.cluster.to_owned(),
             user: Some(self.user.to_owned()),
             ..Context::default()
         };
@@ -99,7 +119,7 @@ impl Entry<'_> {
             api_version: Some("v1".to_owned()),
             kind: Some("Config".to_owned()),
             clusters: vec![NamedCluster {
-                name: CLUSTER.to_owned(),
+                name: self.cluster.to_owned(),
                 cluster: Some(self.cluster()),
                 ..NamedCluster::default()
             }],

@@ -159,6 +159,7 @@ fn options(prepared: Prepared) -> Result<(Options, Arc<Authority>), Failure> {
         audit: prepared.audit,
         limits: prepared.limits,
         tenant_quota: prepared.tenant_quota,
+        tenant_fields: prepared.tenant_fields,
         egress: prepared.egress,
         pod_security: prepared.pod_security,
         root_ca: Some(prepared.root_ca),

@@ -135,9 +135,9 @@ fn kubeconfig_is_signed_for_the_tenant_and_the_request_deleted() {
     assert_eq!(subject.tenant, Some(Space::parse("t1").unwrap()));
     assert!(subject.tenant_uid.is_some(), "it ends with the tenant");
     let config: Value = serde_saphyr::from_str(&kubeconfig).unwrap();
-    let server = format!("https://{}", fake.address);
+    let server = format!("https://{}/tenants/t1", fake.address);
     assert_eq!(config["clusters"][0]["cluster"]["server"], server);
-    assert_eq!(config["current-context"], "t1");
+    assert_eq!(config["current-context"], "eve@t1");
     let last = fake.seen().pop().unwrap();
     assert!(
         last.starts_with("root DELETE /apis/certificates.k8s.io/v1/tenants/t1/"),
@@ -148,7 +148,154 @@ fn kubeconfig_is_signed_for_the_tenant_and_the_request_deleted() {
     std::fs::write(&file, kubeconfig).unwrap();
     fake.add_tenant("t1", json!({}));
     succeed(&file, &["get", "t1"]);
-    assert_eq!(fake.seen(), ["eve GET /api/v1/tenants/t1"]);
+    assert_eq!(fake.seen(), ["eve GET /tenants/t1/api/v1/tenants/t1"]);
+}
+
+/// Returns the names of a kubeconfig's only cluster, user and context.
+fn names(config: &Value) -> [String; 3] {
+    let context = &config["contexts"][0];
+    assert_eq!(context["context"]["cluster"], config["clusters"][0]["name"]);
+    assert_eq!(context["context"]["user"], config["users"][0]["name"]);
+    let name = |entry: &Value| entry["name"].as_str().unwrap().to_owned();
+    [&config["clusters"][0], &config["users"][0], context].map(name)
+}
+
+#[test]
+fn names_in_kubeconfigs_are_those_of_one_tenant_of_one_server() {
+    let fake = Fake::start();
+    let admin = fake.kubeconfig();
+    let place = fake.address;
+    for (arguments, user, context) in [
+        (&["kubeconfig", "t1"][..], "admin", "t1"),
+        (&["kubeconfig", "t1", "--user", "eve"], "eve", "eve@t1"),
+        (
+            &["kubeconfig", "t1", "--context-name", "mine"],
+            "admin",
+            "mine",
+        ),
+    ] {
+        let config = succeed(&admin, arguments);
+        let config: Value = serde_saphyr::from_str(&config).unwrap();
+        let cluster = format!("t1@{place}");
+        let expected = [&cluster, &format!("{user}@{cluster}"), context];
+        assert_eq!(names(&config), expected, "{arguments:?}");
+        assert_eq!(config["current-context"], context);
+    }
+}
+
+#[test]
+fn expiration_is_told_and_kept_in_the_kubeconfig() {
+    let fake = Fake::start();
+    let admin = fake.kubeconfig();
+    let file = fake.folder.path().join("t1.kubeconfig");
+    let out = file.to_str().unwrap();
+    for (arguments, left) in [
+        (&["kubeconfig", "t1"][..], "24h"),
+        (&["kubeconfig", "t1", "--expires", "90m"], "90m"),
+        (
+            &["create", "t1", "--kubeconfig-out", out, "--expires", "8h"],
+            "8h",
+        ),
+    ] {
+        let output = tenant(&admin, arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let config = match arguments[0] {
+            "create" => fake::read(&file),
+            _ => stdout(&output),
+        };
+        let config: Value = serde_saphyr::from_str(&config).unwrap();
+        let kept = &config["users"][0]["user"]["extensions"][0];
+        assert_eq!(kept["name"], "insula.dev/credential");
+        let expires = kept["extension"]["expires"].as_str().unwrap();
+        assert_eq!(
+            stderr(&output),
+            format!("the credential of user admin expires {expires}, in {left}\n")
+        );
+        let expires: jiff::Timestamp = expires.parse().unwrap();
+        let seconds = expires.duration_since(jiff::Timestamp::now()).as_secs();
+        let expected = match left {
+            "24h" => 24 * 3600,
+            "90m" => 90 * 60,
+            _ => 8 * 3600,
+        };
+        assert!((expected - 60..=expected).contains(&seconds), "{seconds}");
+    }
+    let output = tenant(&admin, &["create", "t2", "--expires", "8h"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(stderr(&output).contains("--kubeconfig-out"), "{output:?}");
+}
+
+#[test]
+fn merge_adds_a_context_to_the_users_own_file_and_renews_it() {
+    let fake = Fake::start();
+    let admin = fake.kubeconfig();
+    let own = fake.folder.path().join("home/.kube/config");
+    let merged = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_insula"))
+            .args(["tenant", "kubeconfig"])
+            .args(arguments)
+            .arg("--kubeconfig")
+            .arg(&admin)
+            .env("HOME", fake.folder.path().join("home"))
+            .env_remove("KUBECONFIG")
+            .output()
+            .unwrap();
+        (stdout(&output), stderr(&output))
+    };
+    let config = || -> Value { serde_saphyr::from_str(&fake::read(&own)).unwrap() };
+    let path = own.display();
+    let (out, err) = merged(&["t1", "--merge"]);
+    assert_eq!(out, "t1\n", "{err}");
+    let now = format!("t1 is now the current context of {path}: kubectl get namespaces\n");
+    assert!(err.starts_with(&now), "{err}");
+    assert!(err.contains("expires "), "{err}");
+    assert_eq!(own.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    let (out, err) = merged(&["t2", "--merge"]);
+    assert_eq!(out, "t2\n", "{err}");
+    let hint = format!(
+        "t2 is a context of {path}, whose current context is still t1: \
+         kubectl --context t2 get namespaces\n"
+    );
+    assert!(err.starts_with(&hint), "{err}");
+    let first = config();
+    assert_eq!(first["current-context"], "t1");
+    assert_eq!(first["contexts"].as_array().unwrap().len(), 2);
+    let (_, err) = merged(&["t1", "--merge", "--expires", "1h"]);
+    assert!(err.starts_with("t1, the current context of "), "{err}");
+    let renewed = config();
+    assert_eq!(renewed["contexts"], first["contexts"]);
+    assert_eq!(renewed["clusters"], first["clusters"]);
+    assert_eq!(renewed["users"][1], first["users"][1]);
+    assert_ne!(renewed["users"][0], first["users"][0]);
+    // A file that is named, with a context of the same name that is for another server.
+    let other = fake.folder.path().join("other");
+    let text = "clusters: [{name: c, cluster: {server: 'https://elsewhere'}}]\n\
+                contexts: [{name: t1, context: {cluster: c, user: u}}]\n";
+    std::fs::write(&other, text).unwrap();
+    let merge = format!("--merge={}", other.display());
+    let (out, err) = merged(&["t1", &merge]);
+    assert_eq!(out, "");
+    assert_eq!(
+        err,
+        format!(
+            "error: cannot add a context to {}: its context \"t1\" is for https://elsewhere\n\
+             hint: name another context with --context-name, or replace this one with \
+             --overwrite\n",
+            other.display()
+        )
+    );
+    assert_eq!(fake::read(&other), text);
+    assert_eq!(
+        merged(&["t1", &merge, "--context-name", "mine"]).0,
+        "mine\n"
+    );
+    assert_eq!(merged(&["t1", &merge, "--overwrite"]).0, "t1\n");
+    let used = tenant(&own, &["get", "t1", "-o", "name", "--context", "t2"]);
+    assert_eq!(used.status.code(), Some(1), "{used:?}");
+    assert_eq!(
+        fake.seen().pop().unwrap(),
+        "admin GET /tenants/t2/api/v1/tenants/t1"
+    );
 }
 
 #[test]

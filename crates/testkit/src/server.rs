@@ -19,6 +19,7 @@ use insula_apiserver::pipeline::service_account::{Accounts, Issuer};
 use insula_apiserver::pipeline::trust::CurrentTrust;
 use insula_apiserver::pod_security::PodSecurity;
 use insula_apiserver::registry::service_range::ServiceRange;
+use insula_apiserver::registry::tenant_fields::TenantFields;
 use insula_apiserver::registry::tenant_quota::TenantQuota;
 use insula_apiserver::server::tls::Certificates;
 use insula_apiserver::{Descriptions, Limits, Options, Registry, Server};
@@ -104,6 +105,8 @@ pub struct Setup {
     pub limits: Option<Limits>,
     /// The quota of tenants for what their objects do not set.
     pub tenant_quota: TenantQuota,
+    /// Whether objects are shown with the fields that name their tenant.
+    pub tenant_fields: TenantFields,
     /// Where webhooks may be.
     pub egress: egress::Settings,
     /// The defaults and exemptions of PodSecurity.
@@ -230,6 +233,7 @@ impl TestServer {
             audit: setup.audit.map(Audit::start).transpose()?,
             limits: setup.limits.unwrap_or_default(),
             tenant_quota: setup.tenant_quota,
+            tenant_fields: setup.tenant_fields,
             egress: setup.egress,
             pod_security: setup.pod_security,
             encryption,

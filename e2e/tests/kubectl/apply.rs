@@ -102,7 +102,7 @@ fn unknown_fields_are_refused_or_warned_about() {
 }
 
 #[test]
-fn tenant_field_in_a_manifest_must_match() {
+fn another_tenant_in_a_manifest_is_dropped_with_a_warning() {
     let Some(two_tenants) = TwoTenants::start() else {
         return;
     };
@@ -115,9 +115,15 @@ fn tenant_field_in_a_manifest_must_match() {
         own.prints("apply -f -", "configmap/whose created");
         own.prints("apply -f -", "configmap/whose unchanged");
         for other in ["initech", "system"] {
-            tenant.given(&file(other)).refuses(
-                "apply -f -",
-                "the tenant of the provided object does not match the tenant sent on the request",
+            let said = tenant.given(&file(other)).run("apply -f -");
+            let warning = format!(
+                "Warning: metadata.tenant: dropped \"{other}\", since the object belongs to tenant \
+                 \"{}\"",
+                tenant.name()
+            );
+            assert!(
+                said.code == Some(0) && said.err.contains(&warning),
+                "{said}"
             );
         }
     });

@@ -10,16 +10,19 @@ fn kubeconfig_can_be_shown_and_changed() {
     let url = two_tenants.server.url().to_owned();
     two_tenants.both(|tenant| {
         let name = tenant.name();
+        let (place, url) = (&url, format!("{url}/tenants/{name}"));
+        // Names of one tenant of one server.
+        let cluster = format!("{name}@{}", place.strip_prefix("https://").unwrap());
         tenant.prints("config current-context", name);
         tenant.shows(
             "config get-contexts",
             &[
                 "CURRENT NAME CLUSTER AUTHINFO NAMESPACE",
-                &format!("* {name} insula {name}-admin"),
+                &format!("* {name} {cluster} admin@{cluster}"),
             ],
         );
-        tenant.prints("config get-clusters", "NAME\ninsula");
-        tenant.prints("config get-users", &format!("NAME\n{name}-admin"));
+        tenant.prints("config get-clusters", &format!("NAME\n{cluster}"));
+        tenant.prints("config get-users", &format!("NAME\nadmin@{cluster}"));
         let shown = tenant.get("config view --minify");
         assert!(shown.contains(&format!("server: {url}")), "{shown}");
         assert!(
@@ -34,7 +37,9 @@ fn kubeconfig_can_be_shown_and_changed() {
         );
         tenant.prints("get cm note -o name", "configmap/note");
         tenant.prints("config view --minify -o jsonpath='{..namespace}'", "team");
-        tenant.get("config set-context other --cluster=insula --user=nobody");
+        tenant.get(&format!(
+            "config set-context other --cluster={cluster} --user=nobody"
+        ));
         tenant.prints("config use-context other", "Switched to context \"other\".");
         tenant.refuses("get cm", "");
         tenant.prints(

@@ -13,7 +13,7 @@
 //! | autoscale, expose, run | `create` | |
 //! | certificate approve, deny | `credentials` | |
 //! | completion, options, plugin list, help | `local` | completes the space's objects |
-//! | config | `local`, `credentials` | contexts, users, clusters |
+//! | config | `local`, `credentials`, `kubeconfigs` | contexts, users, clusters, several files |
 //! | cordon, uncordon, drain, taint | `nodes` | nodes of the space |
 //! | create | `create`, `tokens` | all create commands, and tokens |
 //! | debug | `server` | adds its container to the pod |
@@ -43,6 +43,7 @@ mod custom;
 mod delete;
 mod describe;
 mod impersonation;
+mod kubeconfigs;
 mod kustomize;
 mod local;
 mod manifests;

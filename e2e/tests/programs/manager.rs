@@ -72,13 +72,19 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: site-manager-le
 subjects: [{kind: ServiceAccount, name: site-manager, namespace: default}]
 "#;
 
-/// Creates the manager's account in a tenant and returns its kubeconfig.
+/// Creates the manager's account in a tenant and returns its kubeconfig, with a server URL like
+/// that in kubeconfigs of tenants.
 fn account(two_tenants: &TwoTenants, tenant: &Kubectl) -> PathBuf {
     tenant.given(RBAC).get("apply -f -");
     let token = tenant.get("create token site-manager");
     let account = two_tenants.bearer(&format!("{}-manager", tenant.name()), token.trim());
     account.may_not("get secrets");
-    account.folder().join("kubeconfig")
+    let path = account.folder().join("kubeconfig");
+    let url = two_tenants.server.url();
+    let kubeconfig = std::fs::read_to_string(&path).expect("it was written");
+    let prefixed = kubeconfig.replace(url, &format!("{url}/tenants/{}", tenant.name()));
+    std::fs::write(&path, prefixed).expect("it was written");
+    path
 }
 
 /// A port that was free a moment ago.

@@ -56,7 +56,7 @@ const KINDS: [Expect; 11] = [
     Expect {
         code: 1,
         says: &[],
-        refused: &["the server could not find the requested resource"],
+        refused: &["the server doesn't have a resource type \"databases\""],
     },
     prints(&["customresourcedefinition.apiextensions.k8s.io/queues.offering.example.com created"]),
     prints(&["queues.offering.example.com condition met"]),

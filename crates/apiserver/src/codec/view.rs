@@ -3,6 +3,8 @@
 mod lists;
 mod rows;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use insula_core::Revision;
 use insula_kinds::{Kind, Object, TypeId, Value, cbor, convert, encode, print, protobuf, types};
@@ -15,7 +17,7 @@ use crate::registry::resource::Resource;
 use crate::request::negotiate::{Accepted, Form, FormVersion, Media};
 use crate::request::query::Query;
 use crate::status::{Result, StatusError};
-use insula_cache::{Change, Encoding, Event, Shown, Stored};
+use insula_cache::{Change, Encoding, Event, Shown, Stored, TENANT_FIELDS, TenantFields};
 
 /// The representation of a kind's objects for one client.
 #[derive(Clone, Debug)]
@@ -24,6 +26,7 @@ pub struct View {
     stored: Resource,
     accepted: Accepted,
     include: Include,
+    tenant_fields: TenantFields,
 }
 
 /// The part of the object in a table row.
@@ -48,8 +51,14 @@ pub struct ListMeta {
 const META: &str = "apimachinery.pkg.apis.meta.v1";
 
 impl View {
-    /// The representation of `kind` for a client that accepts this.
-    pub fn new(kind: &Resource, accepted: Accepted, query: &Query) -> Result<Self> {
+    /// The representation of `kind` for a client that accepts this, with or without the fields
+    /// that name the objects' tenant.
+    pub fn new(
+        kind: &Resource,
+        accepted: Accepted,
+        query: &Query,
+        tenant_fields: TenantFields,
+    ) -> Result<Self> {
         let include = match query.get("includeObject") {
             None | Some("Metadata") => Include::Metadata,
             Some("None") => Include::None,
@@ -68,6 +77,7 @@ impl View {
             stored: kind.storage(),
             accepted,
             include,
+            tenant_fields,
         })
     }
 
@@ -83,6 +93,7 @@ impl View {
             stored: kind,
             accepted,
             include: Include::Metadata,
+            tenant_fields: TenantFields::Full,
         }
     }
 
@@ -139,7 +150,15 @@ impl View {
     }
 
     /// Encodes a `Scale`, which has rows and metadata like an object.
-    pub fn scale(&self, of: TypeId, scale: &Object) -> Result<Body> {
+    pub fn scale(&self, of: TypeId, mut scale: Object) -> Result<Body> {
+        if self.tenant_fields == TenantFields::None
+            && let Some(Value::Object(metadata)) = scale.get_mut("metadata")
+        {
+            for field in TENANT_FIELDS {
+                metadata.remove(field);
+            }
+        }
+        let scale = &scale;
         let metadata = || {
             let of = type_of("PartialObjectMetadata");
             self.encoded(self.meta_version(), "PartialObjectMetadata", of, scale)
@@ -174,24 +193,29 @@ impl View {
             && change == event.change
             && std::ptr::eq(object, &raw const *event.object);
         let encode = || self.event_of(change, object, first);
-        match (self.accepted.media, self.accepted.form) {
-            _ if !is_common => encode(),
-            (Media::Json, Form::Whole) => event.frame(),
-            (Media::Protobuf, Form::Whole) => event.frame_in(Encoding::Protobuf, encode),
-            (Media::Cbor, Form::Whole) => event.frame_in(Encoding::Cbor, encode),
-            _ if self.accepted.form_version != FormVersion::V1 => encode(),
-            (Media::Json, Form::Metadata | Form::MetadataList) => {
-                event.frame_in(Encoding::MetadataJson, encode)
-            }
-            (Media::Protobuf, Form::Metadata | Form::MetadataList) => {
-                event.frame_in(Encoding::MetadataProtobuf, encode)
-            }
-            (Media::Cbor, Form::Metadata | Form::MetadataList) => {
-                event.frame_in(Encoding::MetadataCbor, encode)
-            }
-            // Rows have ages, and the first has the columns.
-            _ => encode(),
+        match (
+            self.common_encoding().filter(|_| is_common),
+            self.tenant_fields,
+        ) {
+            (None, _) => encode(),
+            (Some(Encoding::Json), TenantFields::Full) => event.frame(),
+            (Some(encoding), fields) => event.frame_in(encoding, fields, encode),
         }
+    }
+
+    /// Returns the encoding of events, if it is the same for all watchers that ask for it.
+    fn common_encoding(&self) -> Option<Encoding> {
+        Some(match (self.accepted.media, self.accepted.form) {
+            (Media::Json, Form::Whole) => Encoding::Json,
+            (Media::Protobuf, Form::Whole) => Encoding::Protobuf,
+            (Media::Cbor, Form::Whole) => Encoding::Cbor,
+            _ if self.accepted.form_version != FormVersion::V1 => return None,
+            (Media::Json, Form::Metadata | Form::MetadataList) => Encoding::MetadataJson,
+            (Media::Protobuf, Form::Metadata | Form::MetadataList) => Encoding::MetadataProtobuf,
+            (Media::Cbor, Form::Metadata | Form::MetadataList) => Encoding::MetadataCbor,
+            // Rows have ages, and the first has the columns.
+            _ => return None,
+        })
     }
 
     /// Encodes an event for this watch only.
@@ -290,11 +314,20 @@ impl View {
         }
     }
 
+    /// Returns the object with the fields that the client gets.
+    fn with_its_fields<'a>(&self, object: &'a Stored) -> Shown<'a> {
+        match self.tenant_fields {
+            TenantFields::Full => Shown::AsStored(object),
+            TenantFields::None => Shown::Converted(Arc::new(object.without_tenant_fields())),
+        }
+    }
+
     fn whole_object(&self, object: &Stored) -> Bytes {
+        let object = &*self.with_its_fields(object);
         let of = &self.kind;
         if self.accepted.media == Media::Protobuf {
             let mut message = Vec::with_capacity(object.length());
-            self.write_message(object, &mut message);
+            self.write_message_of(object, &mut message);
             return protobuf::seal(of.api_version(), &of.kind, &message).into();
         }
         if self.sends_stored_json() {
@@ -305,6 +338,11 @@ impl View {
 
     /// Appends the protobuf message of an object, or of its metadata if the client asked for that.
     fn write_message(&self, object: &Stored, out: &mut Vec<u8>) {
+        self.write_message_of(&self.with_its_fields(object), out);
+    }
+
+    /// The same of an object with the fields that the client gets.
+    fn write_message_of(&self, object: &Stored, out: &mut Vec<u8>) {
         match self.accepted.form {
             Form::Whole if self.is_stored_version() => {
                 protobuf::encode_text(self.kind.type_id(), &object.body(), out);
@@ -350,7 +388,10 @@ impl View {
         out.extend_from_slice(br#"{"kind":"PartialObjectMetadata","apiVersion":""#);
         out.extend_from_slice(self.meta_version().as_bytes());
         out.extend_from_slice(br#"","metadata":"#);
-        out.extend_from_slice(&object.metadata_text());
+        match self.tenant_fields {
+            TenantFields::Full => out.extend_from_slice(&object.metadata_text()),
+            TenantFields::None => object.write_metadata_without_tenant_fields(out),
+        }
         out.push(b'}');
     }
 

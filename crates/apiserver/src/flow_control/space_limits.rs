@@ -1,15 +1,12 @@
 //! The limits of each space: those of the server, the defaults for tenants, and what a tenant's
 //! object overrides.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{PoisonError, RwLock};
-
 use insula_core::Space;
 use insula_kinds::quantity::{Format, Quantity};
 use serde_json::{Map, Value};
 
 use super::limits::Limits;
+use super::space_overrides::SpaceOverrides;
 
 /// What is limited for each space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,8 +150,7 @@ impl SpaceLimits {
 pub struct LimitTable {
     system: SpaceLimits,
     tenants: SpaceLimits,
-    overrides: RwLock<HashMap<Space, SpaceLimits>>,
-    has_overrides: AtomicBool,
+    overrides: SpaceOverrides<SpaceLimits>,
 }
 
 impl LimitTable {
@@ -164,8 +160,7 @@ impl LimitTable {
         Self {
             system,
             tenants: system.with(&limits.tenants),
-            overrides: RwLock::default(),
-            has_overrides: AtomicBool::new(false),
+            overrides: SpaceOverrides::default(),
         }
     }
 
@@ -174,15 +169,7 @@ impl LimitTable {
         if space.is_system() {
             return self.system;
         }
-        // Usually no tenant has any, and then no lock is taken.
-        if !self.has_overrides.load(Ordering::Acquire) {
-            return self.tenants;
-        }
-        let overrides = self
-            .overrides
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
-        overrides.get(space).copied().unwrap_or(self.tenants)
+        self.overrides.get(space).unwrap_or(self.tenants)
     }
 
     /// Returns one limit of a space.
@@ -202,15 +189,11 @@ impl LimitTable {
 
     /// Sets the overrides of a tenant. They apply from the next acquisition on.
     pub fn set(&self, space: &Space, overrides: &TenantLimits) {
-        let mut all = self
-            .overrides
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        match *overrides == TenantLimits::default() {
-            true => all.remove(space),
-            false => all.insert(space.clone(), self.tenants.with(overrides)),
+        let limits = match *overrides == TenantLimits::default() {
+            true => None,
+            false => Some(self.tenants.with(overrides)),
         };
-        self.has_overrides.store(!all.is_empty(), Ordering::Release);
+        self.overrides.set(space, limits);
     }
 }
 
@@ -248,6 +231,5 @@ mod tests {
         );
         table.set(&one, &TenantLimits::default());
         assert_eq!(watches(&one), 7);
-        assert!(!table.has_overrides.load(Ordering::Acquire));
     }
 }

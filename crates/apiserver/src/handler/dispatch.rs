@@ -34,7 +34,8 @@ pub(super) async fn read(
 ) -> Result<Answer> {
     let path = caller.path();
     let registry = &app.registry;
-    let view = View::new(&path.kind, accepted, query)?;
+    let fields = registry.tenant_fields_in(caller.spaces());
+    let view = View::new(&path.kind, accepted, query, fields)?;
     if let Some(name) = &path.subresource {
         return Box::pin(subresources::get(registry, caller, name, query, accepted)).await;
     }
@@ -66,7 +67,8 @@ pub(super) async fn write(
 ) -> Result<Answer> {
     let path = caller.path();
     let registry = &app.registry;
-    let view = View::new(&path.kind, accepted, query)?;
+    let fields = registry.tenant_fields_in(caller.spaces());
+    let view = View::new(&path.kind, accepted, query, fields)?;
     if path.verb == Verb::Patch {
         let format = PatchFormat::parse(negotiate::content_type(&parts.headers))?;
         if path.subresource.as_deref() == Some("scale") {

@@ -5,22 +5,25 @@ use std::sync::{Arc, OnceLock};
 use insula_admission::validate::GROUP;
 use insula_cache::{Change, Derived, Event, SpaceState, Stored};
 use insula_core::Space;
-use insula_kinds::{KindId, core_kind, kinds};
+use insula_kinds::{KindId, Value, core_kind, kinds};
 use memchr::memmem;
 
 use crate::flow_control::{LimitTable, TenantLimits};
 use crate::registry::access_kinds::revocations;
 use crate::registry::built_in::BuiltIns;
 use crate::registry::rbac_kinds::rbac_kind;
+use crate::registry::tenant_fields::{self, TenantFieldsTable};
 
 /// Maps kinds to the derived values that depend on them, provides built-in objects, and applies
-/// the limits in tenants' objects.
+/// what tenants' objects set.
 #[derive(Debug)]
 pub struct Hooks {
     /// The built-in objects.
     pub built_in: Arc<BuiltIns>,
     /// The limits of all spaces.
     pub limits: Arc<LimitTable>,
+    /// Whether the spaces' objects are shown with the fields that name their tenant.
+    pub tenant_fields: Arc<TenantFieldsTable>,
     /// Whether there is a default quota.
     pub limits_every_tenant: bool,
 }
@@ -73,15 +76,25 @@ impl insula_cache::Hooks for Hooks {
     }
 
     fn note_tenant(&self, space: &Space, tenant: Option<&Stored>) {
-        // Most tenants set no limits, so the word is searched before the object is parsed.
         let tenant = tenant
-            .filter(|tenant| memmem::find(&tenant.body(), br#""limits":{"#).is_some())
+            .filter(|tenant| sets_something(tenant))
             .map(Stored::tree);
-        let limits = tenant.as_ref().and_then(|tenant| tenant.get("spec"));
-        let limits = limits.and_then(|spec| spec.get("limits"));
+        let spec = tenant.as_ref().and_then(|tenant| tenant.get("spec"));
+        let limits = spec.and_then(|spec| spec.get("limits"));
         let limits = limits.map_or_else(TenantLimits::default, TenantLimits::parse);
         self.limits.set(space, &limits);
+        let fields = spec.and_then(|spec| spec.get(tenant_fields::FIELD));
+        self.tenant_fields
+            .set(space, fields.and_then(Value::as_str));
     }
+}
+
+/// Whether a tenant's object may set anything that is noted. Most set nothing, so the words are
+/// searched before the object is parsed.
+fn sets_something(tenant: &Stored) -> bool {
+    let body = tenant.body();
+    let words: [&[u8]; 2] = [br#""limits":{"#, br#""objectTenantFields":""#];
+    words.iter().any(|word| memmem::find(&body, word).is_some())
 }
 
 /// Whether these changes can take a right away from a principal.

@@ -222,8 +222,9 @@ async fn respond(
         _ => prepare::scale_of(kind, &object.tree()).ok_or_else(StatusError::no_such_resource)?,
     };
     // A table row carries the metadata of the scale, whatever `includeObject` says.
-    let view = View::new(kind, accepted, &Query::default())?;
-    let body = view.scale(scale_type(), &scale)?;
+    let fields = registry.tenant_fields_in(caller.spaces());
+    let view = View::new(kind, accepted, &Query::default(), fields)?;
+    let body = view.scale(scale_type(), scale)?;
     Ok(Answer::new(StatusCode::OK, body)
         .of(accepted)
         .warned(warnings))

@@ -231,7 +231,7 @@ impl CreateRequest<'_> {
         if registry.built_in().has(address) {
             return Err(StatusError::already_exists(kind, &address.name));
         }
-        metadata::set_location(&mut object, address)?;
+        metadata::set_location(&mut object, address, self.caller)?;
         let mut admission = self.admission(registry, address, &mut object);
         admission.run(Phase::Name).await?;
         allocate::check(registry, address, admission.object)?;

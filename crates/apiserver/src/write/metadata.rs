@@ -1,7 +1,9 @@
-//! Server-owned metadata: filled in where it is missing, rejected where it differs.
+//! Server-owned metadata: filled in where it is missing, rejected or corrected where it differs.
 
+use insula_core::{SYSTEM, Space, TenantName};
 use insula_kinds::{Kind, Object, Value};
 
+use crate::pipeline::authorize::Caller;
 use crate::registry::Address;
 use crate::status::{Result, StatusError};
 
@@ -36,8 +38,17 @@ pub fn annotation<'a>(object: &'a Object, name: &str) -> Option<&'a str> {
     annotations.get(name)?.as_str()
 }
 
-/// Fills in `namespace`, `tenant` and `selfLink`, and rejects different ones.
-pub fn set_location(object: &mut Object, address: &Address) -> Result<()> {
+/// Fills in `namespace`, `tenant` and `selfLink`. Another namespace is rejected. Another tenant is
+/// dropped with a warning, so that an object which was read in one space can be created in
+/// another, and a link is ignored, as Kubernetes does.
+pub fn set_location(
+    object: &mut Object,
+    address: &Address,
+    caller: Option<Caller<'_>>,
+) -> Result<()> {
+    if let (Some(warning), Some(caller)) = (drop_foreign_tenant(object, &address.space), caller) {
+        caller.context.warn([warning]);
+    }
     let metadata = of(object);
     match &address.namespace {
         None => {
@@ -50,52 +61,47 @@ pub fn set_location(object: &mut Object, address: &Address) -> Result<()> {
         }
     }
     match address.space.tenant() {
-        Some(tenant) => {
-            let why = "the tenant of the provided object does not match the tenant sent on the \
-                       request";
-            fill_or_match(metadata, "tenant", tenant.as_str(), why)?;
+        Some(tenant) if text_of(metadata, "tenant").is_empty() => {
+            metadata.insert("tenant".to_owned(), tenant.as_str().into());
         }
-        // `system` is accepted as the name of the system space, and not stored.
-        None => match metadata.remove("tenant") {
-            Some(Value::String(text)) if !text.is_empty() && text != "system" => {
-                let why = "the tenant of the provided object does not match the tenant sent on \
-                           the request";
-                return Err(StatusError::bad_request(why));
-            }
-            _ => {}
-        },
+        Some(_) => {}
+        None => drop(metadata.remove("tenant")),
     }
     let link = address.self_link();
-    // An object may carry the path of another version of its kind: of the one that it is sent in,
-    // or of the one that it was stored in before the storage version changed.
-    let given = metadata.get("selfLink").and_then(Value::as_str);
-    if given == Some(&*link) {
-        return Ok(());
+    if text_of(metadata, "selfLink") != link {
+        metadata.insert("selfLink".to_owned(), link.into());
     }
-    if given.is_some_and(|given| !given.is_empty() && !is_same_but_version(given, &link)) {
-        let why = "the selfLink of the provided object does not match the path of the object";
-        return Err(StatusError::bad_request(why));
-    }
-    metadata.insert("selfLink".to_owned(), link.into());
     Ok(())
 }
 
-/// Returns whether two paths of objects differ in the version at most.
-fn is_same_but_version(one: &str, other: &str) -> bool {
-    let parts = |path: &str| {
-        let position = if path.starts_with("/api/") { 2 } else { 3 };
-        let mut parts: Vec<_> = path.splitn(position + 2, '/').map(str::to_owned).collect();
-        // A path without a rest has no version either.
-        if parts.len() == position + 2 {
-            parts.remove(position);
+/// Removes the tenant from an object if it is not that of the space, and returns a warning. It
+/// does not say whether that tenant exists.
+fn drop_foreign_tenant(object: &mut Object, space: &Space) -> Option<String> {
+    let metadata = object.get_mut("metadata")?.as_object_mut()?;
+    let given = text_of(metadata, "tenant");
+    // `system` is accepted as the name of the system space, and not stored.
+    if given.is_empty() || given == space.tenant().map_or(SYSTEM, TenantName::as_str) {
+        return None;
+    }
+    let dropped = insula_gotext::quote(given);
+    metadata.remove("tenant");
+    Some(match space.tenant() {
+        Some(tenant) => format!(
+            "metadata.tenant: dropped {dropped}, since the object belongs to tenant \"{tenant}\""
+        ),
+        None => {
+            format!("metadata.tenant: dropped {dropped}, since the object belongs to no tenant")
         }
-        parts
-    };
-    parts(one) == parts(other)
+    })
+}
+
+/// Returns a text field of metadata, empty if there is none.
+fn text_of<'a>(metadata: &'a Object, member: &str) -> &'a str {
+    metadata.get(member).and_then(Value::as_str).unwrap_or("")
 }
 
 fn fill_or_match(metadata: &mut Object, member: &str, is: &str, why: &str) -> Result<()> {
-    let given = metadata.get(member).and_then(Value::as_str).unwrap_or("");
+    let given = text_of(metadata, member);
     if !given.is_empty() && given != is {
         return Err(StatusError::bad_request(why));
     }
@@ -131,8 +137,13 @@ fn strings(list: Option<&Value>) -> impl Iterator<Item = &str> {
 }
 
 /// Restores server-owned metadata that a change left out.
-pub fn restore(new: &mut Object, address: &Address, old: &Object) -> Result<()> {
-    set_location(new, address)?;
+pub fn restore(
+    new: &mut Object,
+    address: &Address,
+    old: &Object,
+    caller: Option<Caller<'_>>,
+) -> Result<()> {
+    set_location(new, address, caller)?;
     let kept = of(new);
     if kept
         .get("name")

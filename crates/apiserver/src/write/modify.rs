@@ -282,7 +282,7 @@ async fn commit_change(
     let (kind, name) = (request.kind, &request.address.name);
     check_preconditions(registry, request, current, &old, &new)?;
     strategy::to_validated(kind, &mut new);
-    metadata::restore(&mut new, request.address, &old)?;
+    metadata::restore(&mut new, request.address, &old, request.caller)?;
     let mut admission = Admission {
         registry,
         caller: request.caller,

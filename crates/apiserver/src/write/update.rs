@@ -24,7 +24,7 @@ pub async fn update(
     let mut written = strategy::read_body(caller, sent, kind, options.validation).await?;
     let address = caller.address()?;
     check_names(&written.object, &address)?;
-    metadata::set_location(&mut written.object, &address)?;
+    metadata::set_location(&mut written.object, &address, Some(caller))?;
     let leaves_managed_fields = !metadata::of(&mut written.object).contains_key("managedFields");
     let warnings = written.warnings;
     let mut first = Some(written.object);
@@ -34,7 +34,7 @@ pub async fn update(
             Some(object) => Ok(object),
             None => {
                 let mut object = strategy::read_body_again(sent, kind, options.validation)?.object;
-                metadata::set_location(&mut object, &address)?;
+                metadata::set_location(&mut object, &address, Some(caller))?;
                 Ok(object)
             }
         }

@@ -53,6 +53,47 @@ async fn tenant_webhooks_see_their_own_objects_only() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The fields of the metadata in the review that arrived last.
+fn reviewed(webhook: &FakeWebhook, member: &str) -> [bool; 2] {
+    let requests = webhook.requests();
+    let request = &requests[requests.len() - 1].body["request"];
+    ["tenant", "selfLink"].map(|field| !request[member]["metadata"][field].is_null())
+}
+
+#[tokio::test]
+async fn tenant_webhooks_get_the_fields_that_the_tenants_clients_get() -> anyhow::Result<()> {
+    let (own, systems) = (
+        FakeWebhook::start(Reply::Allow).await?,
+        FakeWebhook::start(Reply::Allow).await?,
+    );
+    let server = super::server().await?;
+    let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
+    for sort in ["mutating", "validating"] {
+        let hooks = [everything(&own, "own.ex.io")];
+        configure(&tenant, sort, "c", &hooks).await?;
+        let hooks = [everything(&systems, "systems.ex.io")];
+        publish(&system, sort, &hooks, json!("true")).await?;
+    }
+    for (name, setting, is_shown) in [("a", "Full", true), ("b", "None", false)] {
+        let patch = json!({"spec": {"objectTenantFields": setting}});
+        let changed = system.patch("/api/v1/tenants/t1", "merge", &patch).await?;
+        assert_eq!(changed.status, 200, "{}", changed.text());
+        let created = tenant.post(MAPS, &map(name)).await?;
+        assert_eq!(created.status, 201, "{}", created.text());
+        assert_eq!(reviewed(&own, "object"), [is_shown; 2], "{name}");
+        assert_eq!(reviewed(&systems, "object"), [true; 2], "{name}");
+        let change = json!({"data": {"k": "v"}});
+        let path = format!("{MAPS}/{name}");
+        let patched = tenant.patch(&path, "merge", &change).await?;
+        assert_eq!(patched.status, 200, "{}", patched.text());
+        for member in ["object", "oldObject"] {
+            assert_eq!(reviewed(&own, member), [is_shown; 2], "{name}");
+            assert_eq!(reviewed(&systems, member), [true; 2], "{name}");
+        }
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn system_webhooks_see_tenants_objects_only_if_annotated() -> anyhow::Result<()> {
     let server = super::server().await?;

@@ -189,11 +189,6 @@ async fn body_type_must_match_the_path() -> anyhow::Result<()> {
             "the namespace of the provided object does not match the namespace sent on the request",
         ),
         (
-            r#"{"apiVersion":"ex.io/v1","kind":"Foo","metadata":{"name":"x","tenant":"t2"}}"#,
-            400,
-            "the tenant of the provided object does not match the tenant sent on the request",
-        ),
-        (
             r#"{"apiVersion":"ex.io/v1","kind":"Foo","metadata":{"name":"x","resourceVersion":"5"}}"#,
             500,
             "resourceVersion should not be set on objects to be created",

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 use insula_kinds::kinds;
-use insula_testkit::server::TestServer;
+use insula_testkit::server::{TestServer, definition};
 use serde_json::json;
 
 use super::principals::{RBAC, bind, create, server_with, user};
@@ -81,6 +81,71 @@ async fn i01_invalid_tenant_names_are_not_routed() -> anyhow::Result<()> {
         );
     }
     assert_eq!(server.keys().await?, before);
+    Ok(())
+}
+
+/// As `kubectl get --raw` sends it, which appends its path to the server's URL.
+#[tokio::test]
+async fn i01_path_below_the_own_prefix_that_names_another_space_is_refused_as_without_it()
+-> anyhow::Result<()> {
+    let server = server_with(&[], true).await?;
+    let (system, one) = (server.system().await?, server.tenant("t1").await?);
+    let other = server.tenant("t2").await?;
+    let foos = definition("ex.io", "foos", "Foo", json!({"type": "object"}));
+    for client in [&one, &other] {
+        create(client, MAPS, named("canary")).await?;
+        client.define(&foos).await?;
+    }
+    for space in ["t2", "ghost", "system", "all"] {
+        for (method, path) in [
+            ("GET", format!("/api/v1/tenants/{space}/pods")),
+            ("GET", format!("/api/v1/watch/tenants/{space}/configmaps")),
+            ("GET", format!("/apis/ex.io/v1/tenants/{space}/foos")),
+            ("GET", format!("/apis/none.io/v1/tenants/{space}/nones")),
+            (
+                "GET",
+                format!("/api/v1/tenants/{space}/namespaces/default/configmaps/canary"),
+            ),
+            (
+                "POST",
+                format!("/api/v1/tenants/{space}/namespaces/default/configmaps"),
+            ),
+            (
+                "POST",
+                format!("/apis/ex.io/v1/tenants/{space}/namespaces/default/foos"),
+            ),
+            (
+                "DELETE",
+                format!("/api/v1/tenants/{space}/namespaces/default/configmaps/canary"),
+            ),
+        ] {
+            let is_one = path.ends_with("canary") || method == "POST";
+            if space == "all" && is_one {
+                continue;
+            }
+            let method: Method = method.parse()?;
+            let plain = one.send(method.clone(), &path, &[], "{}").await?;
+            let below = format!("/tenants/t1{path}");
+            let prefixed = one.send(method.clone(), &below, &[], "{}").await?;
+            assert_eq!(plain.status, 403, "{method} {path}: {}", plain.text());
+            assert_eq!(prefixed.text(), plain.text(), "{method} {path}");
+            assert_eq!(prefixed.status, plain.status, "{method} {path}");
+            // Callers that may enter both spaces learn that there is no such path.
+            let contradiction = system.send(method.clone(), &below, &[], "{}").await?;
+            assert_eq!(
+                contradiction.status,
+                404,
+                "{method} {path}: {}",
+                contradiction.text()
+            );
+        }
+    }
+    for client in [&one, &system] {
+        let path = "/tenants/t1/apis/ex.io/v1/tenants/t1/foos";
+        assert_eq!(client.get(path).await?.status, 200);
+    }
+    let left = other.get(&format!("{MAPS}/canary")).await?;
+    assert_eq!(left.status, 200);
     Ok(())
 }
 

@@ -101,6 +101,20 @@ async fn i28_status_and_finalize_cannot_change_the_space_or_owner() -> anyhow::R
             ("tenant", "t2"),
             ("tenant", "system"),
             ("selfLink", "/api/v1/tenants/t2/namespaces/mine"),
+        ] {
+            let mut object = tenant.get(path).await?.json();
+            object["metadata"][member] = value.into();
+            let corrected = tenant.put(&format!("{path}{below}"), &object).await?;
+            assert_eq!(
+                corrected.status,
+                200,
+                "{below} {member}: {}",
+                corrected.text()
+            );
+            let metadata = &corrected.json()["metadata"];
+            assert_eq!(metadata[member], before["metadata"][member], "{below}");
+        }
+        for (member, value) in [
             ("name", "other"),
             ("uid", "00000000-0000-0000-0000-000000000000"),
         ] {

@@ -234,15 +234,15 @@ fn without_server_metadata(secret: Secret) -> Secret {
 /// Returns the URL for a tenant. The administrator's URL may contain the path of the system
 /// space, which no other space may enter; a tenant's own token determines its space.
 fn tenant_url(url: &str, tenant: &Tenant) -> String {
-    let url = url.trim_end_matches('/');
     let space = tenant
         .status
         .as_ref()
         .and_then(|status| status.space.as_ref());
-    match (space, url.rfind("/tenants/")) {
-        (Some(_), Some(at)) if !url[at + "/tenants/".len()..].contains('/') => url[..at].to_owned(),
-        _ => url.to_owned(),
-    }
+    let url = match space {
+        Some(_) => crate::connect::without_space(url),
+        None => url.trim_end_matches('/'),
+    };
+    url.to_owned()
 }
 
 #[cfg(test)]

@@ -52,8 +52,10 @@ fn written_kubeconfig_is_read_back() {
             server: "https://127.0.0.1:6443",
             trust: &trust,
             identity: &identity(),
+            cluster: "insula",
             user: "admin",
             context: "insula",
+            expires: None,
         };
         let yaml = written.to_yaml().unwrap();
         assert!(
@@ -90,8 +92,10 @@ fn file_is_rewritten_only_if_its_content_changes() {
             server,
             trust: &Trust::System,
             identity: &identity(),
+            cluster: "insula",
             user: "admin",
             context: "insula",
+            expires: None,
         };
         kubeconfig.ensure_at(&path).unwrap();
         std::os::unix::fs::MetadataExt::ino(&path.metadata().unwrap())

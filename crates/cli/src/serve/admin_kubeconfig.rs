@@ -23,8 +23,11 @@ impl AdminKubeconfig {
             server: &self.server,
             trust: &Trust::Authorities(authorities),
             identity: admin,
+            cluster: "insula",
             user: "admin",
             context: "insula",
+            // The server renews it.
+            expires: None,
         };
         kubeconfig.ensure_at(&self.path)
     }

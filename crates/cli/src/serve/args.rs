@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use insula_apiserver::registry::service_range::ServiceRange;
+use insula_apiserver::registry::tenant_fields::TenantFields;
 use insula_core::{NotATenantName, Space};
 use insula_dialer::Cidr;
 
@@ -95,6 +96,10 @@ pub struct Args {
     #[command(flatten)]
     pub tenant_limits: TenantLimitArgs,
 
+    /// Whether objects have metadata.tenant and metadata.selfLink in responses, for tenants whose spec does not say; lists of all tenants always have them
+    #[arg(long, value_enum, default_value = "full")]
+    pub object_tenant_fields: ObjectTenantFields,
+
     #[command(flatten)]
     pub connections: ConnectionArgs,
 
@@ -117,6 +122,24 @@ pub struct Args {
 
     #[command(flatten)]
     pub oidc: OidcArgs,
+}
+
+/// Whether objects are shown with the fields that name their tenant.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum ObjectTenantFields {
+    /// With both fields
+    Full,
+    /// With neither, as clients with strict decoding and other clusters need it
+    None,
+}
+
+impl From<ObjectTenantFields> for TenantFields {
+    fn from(fields: ObjectTenantFields) -> Self {
+        match fields {
+            ObjectTenantFields::Full => Self::Full,
+            ObjectTenantFields::None => Self::None,
+        }
+    }
 }
 
 /// The limits of what the server keeps for its clients.

@@ -13,6 +13,7 @@ use insula_apiserver::pipeline::service_account::{CurrentKeys, Issuer, IssuerUrl
 use insula_apiserver::pipeline::trust::CurrentTrust;
 use insula_apiserver::pod_security::PodSecurity;
 use insula_apiserver::registry::service_range::ServiceRange;
+use insula_apiserver::registry::tenant_fields::TenantFields;
 use insula_apiserver::registry::tenant_quota::TenantQuota;
 use insula_apiserver::server::tls::Certificates;
 use insula_apiserver::{Descriptions, Limits, egress};
@@ -80,6 +81,8 @@ pub struct Prepared {
     pub limits: Limits,
     /// The quota of tenants for what their objects do not set.
     pub tenant_quota: TenantQuota,
+    /// Whether objects are shown with the fields that name their tenant.
+    pub tenant_fields: TenantFields,
     /// The CAs that clients verify the server with, in PEM.
     pub root_ca: String,
     /// The lifetime of certificates of the own CA.
@@ -176,6 +179,8 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// The quota of tenants for what their objects do not set.
     pub tenant_quota: TenantQuota,
+    /// Whether objects are shown with the fields that name their tenant.
+    pub tenant_fields: TenantFields,
 }
 
 /// Creates what is missing in the data directory, binds the listener, and writes the
@@ -236,6 +241,7 @@ pub fn prepare(
         event_ttl: given.event_ttl,
         limits: given.limits,
         tenant_quota: given.tenant_quota,
+        tenant_fields: given.tenant_fields,
         root_ca,
         certificates_last: given.certificates_last,
         provider,
@@ -469,6 +475,7 @@ mod tests {
                 event_ttl: Duration::from_secs(3600),
                 limits: Limits::default(),
                 tenant_quota: TenantQuota::default(),
+                tenant_fields: TenantFields::default(),
                 layout: Layout::default(),
                 default_tenant: None,
             };

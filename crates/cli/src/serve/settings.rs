@@ -85,6 +85,7 @@ impl Settings {
                     .connections
                     .apply(limits(&args.limits, &args.tenant_limits)),
                 tenant_quota: args.tenant_limits.tenant_quota_default,
+                tenant_fields: args.object_tenant_fields.into(),
                 egress: egress::Settings {
                     allow: args.webhooks.allow,
                     deny: args.webhooks.deny,

@@ -60,13 +60,17 @@ enum Format {
 pub async fn run(server: &Server, args: Args) -> Result<(), Failure> {
     let attempted = format!("cannot read the audit events of {}", args.name);
     let name = &args.name;
+    // The URL in a tenant's kubeconfig names the tenant already.
+    let own = format!("/tenants/{name}");
+    let is_own = server.url.ends_with(&own);
+    let own = if is_own { "" } else { &own };
     let list = match server
         .client
-        .get(&path(&args, &format!("/tenants/{name}/audit?")))
+        .get(&path(&args, &format!("{own}/audit?")))
         .await
     {
         // A deleted tenant has no path of its own, but the system may ask for it.
-        Err(ClientError::Refused { status, .. }) if status == StatusCode::NOT_FOUND => {
+        Err(ClientError::Refused { status, .. }) if status == StatusCode::NOT_FOUND && !is_own => {
             let system = format!("/tenants/system/audit?space={name}&");
             server.client.get(&path(&args, &system)).await
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use insula_core::TenantName;
 use serde_json::{Value, json};
 
+use super::kubeconfig::KubeconfigRequest;
 use super::limits::Limits;
 use super::quota::Quota;
 use super::wait::{TimedOut, Wait};
@@ -32,6 +33,11 @@ pub struct Args {
     /// Also write a kubeconfig for its user `admin`
     #[arg(long, value_name = "FILE")]
     kubeconfig_out: Option<PathBuf>,
+
+    /// With --kubeconfig-out: lifetime of the credential
+    #[arg(long, value_name = "DURATION", default_value = kubeconfig::DEFAULT_LIFETIME)]
+    #[arg(value_parser = kubeconfig::expiration, requires = "kubeconfig_out")]
+    expires: Duration,
 }
 
 /// A healthy server creates a tenant in one transaction; this is for a busy one.
@@ -56,9 +62,10 @@ pub async fn run(server: &Server, args: Args) -> Result<(), Failure> {
     let created = created.map_err(|error| error.to_failure(&attempted))?;
     wait_until_active(server, name, created, &attempted).await?;
     if let Some(file) = &args.kubeconfig_out {
-        let kubeconfig_text =
-            kubeconfig::create(server, &kubeconfig::KubeconfigRequest::admin_of(name)).await?;
-        private_file::write(file, &kubeconfig_text)?;
+        let requested = KubeconfigRequest::admin_of(name, args.expires);
+        let kubeconfig = kubeconfig::create(server, &requested).await?;
+        private_file::write(file, &kubeconfig.to_yaml(None)?)?;
+        kubeconfig.print_expiration();
     }
     output::print(&format!("{name}\n"))
 }

@@ -205,6 +205,8 @@ async fn answer(
     let user = user.or_else(|| bearer.then(|| "bearer".to_owned()));
     let target = parts.uri.path_and_query().unwrap().as_str();
     let target = target.strip_prefix("/proxy").unwrap_or(target);
+    let prefixed = target.strip_prefix("/tenants/");
+    let target = prefixed.map_or(target, |rest| &rest[rest.find('/').unwrap()..]);
     let (status, object) = match user {
         None => refusal(401, "Unauthorized"),
         Some(user) => {

@@ -106,9 +106,14 @@ fn cluster_id_defaults_to_the_kubeconfig_and_old_flags_warn() {
     for flag in ["--globalnet", "--natt ", "--cable-driver"] {
         assert!(!message.contains(&format!("⚠ {flag}")), "{message}");
     }
-    // The cluster's name in kubeconfigs of `insula tenant create`.
-    let named = " ✓ Cluster insula has joined the ClusterSet of submariner-broker-acme\n";
-    assert!(message.ends_with(named), "{message}");
+    // The cluster's name in kubeconfigs of `insula tenant create`, as an ID.
+    let place = scene
+        .url
+        .trim_start_matches("https://")
+        .replace(['.', ':'], "-");
+    let named =
+        format!(" ✓ Cluster east-{place} has joined the ClusterSet of submariner-broker-acme\n");
+    assert!(message.ends_with(&named), "{message}");
 }
 
 #[test]

@@ -194,6 +194,10 @@ pub(super) fn tenant(object: &Node<'_>, errors: &mut Errors) {
         for (field, reason) in [
             (&quota, "the system space has no quota"),
             (&limits, "the system space has the limits of the server"),
+            (
+                &spec.get("objectTenantFields"),
+                "the system space has the setting of the server",
+            ),
         ] {
             if field.is_set() {
                 errors.push(field.forbidden(reason));
@@ -202,6 +206,10 @@ pub(super) fn tenant(object: &Node<'_>, errors: &mut Errors) {
     }
     tenant_quota(&quota, errors);
     tenant_limits(&limits, errors);
+    let fields = spec.get("objectTenantFields");
+    if fields.is_set() && !["Full", "None"].contains(&fields.text()) {
+        errors.push(fields.not_supported(&["Full", "None"]));
+    }
 }
 
 /// Validates the quota of a tenant.

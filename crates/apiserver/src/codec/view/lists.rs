@@ -12,7 +12,7 @@ use crate::codec::yaml;
 use crate::flow_control::{HEAVY, cpu_bound};
 use crate::request::negotiate::{Form, Media};
 use crate::status::{Result, StatusError};
-use insula_cache::{Message, Shown, Stored};
+use insula_cache::{Message, Shown, Stored, TenantFields};
 
 /// The messages of a list's items: their length, and those at the beginning that were encoded to
 /// measure it.
@@ -120,13 +120,21 @@ impl View {
     fn write_cbor_item(&self, object: &Stored, now: i64, out: &mut Vec<u8>) {
         match self.accepted.form {
             Form::Whole if self.sends_stored_json() => {
+                let object = self.with_its_fields(object);
                 let body = object.body();
                 let start = body.len() - object.item_length(&self.kind);
                 cbor::put_members(self.object_type(), &body[start..], out);
             }
             Form::Metadata | Form::MetadataList => {
                 cbor::put_metadata_head(self.meta_version(), out);
-                cbor::put_value(None, &object.metadata_text(), out);
+                match self.tenant_fields {
+                    TenantFields::Full => cbor::put_value(None, &object.metadata_text(), out),
+                    TenantFields::None => {
+                        let mut metadata = Vec::new();
+                        object.write_metadata_without_tenant_fields(&mut metadata);
+                        cbor::put_value(None, &metadata, out);
+                    }
+                }
             }
             Form::Whole | Form::Table => {
                 let mut json = Vec::with_capacity(object.length().min(ROW_LENGTH));
@@ -171,7 +179,8 @@ impl View {
 
     /// Returns the length of the items in a JSON list, if it is known without encoding them.
     fn items_length(&self, objects: &[Arc<Stored>]) -> Option<usize> {
-        if self.accepted.form != Form::Whole || !self.sends_stored_json() {
+        let is_stored = self.sends_stored_json() && self.tenant_fields == TenantFields::Full;
+        if self.accepted.form != Form::Whole || !is_stored {
             return None;
         }
         let bodies = objects
@@ -187,9 +196,15 @@ impl View {
             Form::Metadata | Form::MetadataList => self.write_metadata(object, out),
             Form::Whole if self.sends_stored_json() => {
                 out.push(b'{');
-                object.write_item(&self.kind, out);
+                match self.tenant_fields {
+                    TenantFields::Full => object.write_item(&self.kind, out),
+                    TenantFields::None => object.write_item_without_tenant_fields(&self.kind, out),
+                }
             }
-            Form::Whole => encode::nested(self.kind.type_id(), &self.tree(object), out),
+            Form::Whole => {
+                let object = self.with_its_fields(object);
+                encode::nested(self.kind.type_id(), &self.tree(&object), out);
+            }
         }
     }
 
@@ -246,8 +261,9 @@ impl View {
             _ => Message::Metadata,
         };
         // Lengths are kept of the stored version, and the metadata of custom objects is that of
-        // all versions but those that a webhook converts to, which are objects of their own.
-        match self.sends_stored_json() {
+        // all versions but those that a webhook converts to, which are objects of their own. They
+        // are those of the object with all fields.
+        match self.sends_stored_json() && self.tenant_fields == TenantFields::Full {
             true => object.message_length(kept, encode),
             false => encode(),
         }
@@ -285,7 +301,7 @@ mod tests {
             pretty,
             gzip: false,
         };
-        View::new(&kind, accepted, &Query::default()).unwrap()
+        View::new(&kind, accepted, &Query::default(), TenantFields::Full).unwrap()
     }
 
     fn maps(count: usize) -> Vec<Arc<Stored>> {

@@ -12,8 +12,11 @@ use crate::status::{Result, StatusError};
 /// A request for a path that is not served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unserved {
-    /// The spaces that the path names, if any.
+    /// The spaces that the path names, if any: those behind the version rather than a server
+    /// prefix, so that a path that names two is refused as a request for the other one.
     pub named: Option<Spaces>,
+    /// Whether the server prefix names another space than the rest of the path.
+    pub is_contradictory: bool,
     /// The objects that the path would name; `None` if it is no resource path.
     pub objects: Option<Objects>,
 }
@@ -80,8 +83,10 @@ pub fn unserved(method: &Method, path: &str, watch: bool) -> Unserved {
         _ => None,
     }
     .unzip();
+    let named = named.flatten();
     Unserved {
-        named: prefix.or(named.flatten()),
+        is_contradictory: prefix.is_some() && named.is_some() && prefix != named,
+        named: named.or(prefix),
         objects,
     }
 }

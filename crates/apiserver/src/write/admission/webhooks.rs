@@ -8,6 +8,7 @@
 mod authorizer;
 mod configuration;
 mod policy;
+mod review;
 mod steps;
 mod version;
 
@@ -24,7 +25,6 @@ use insula_admission::{
 use insula_core::Space;
 use insula_kinds::{Kind, Object, Value};
 use serde_json::json;
-use uuid::Uuid;
 
 pub use configuration::AdmissionConfiguration;
 pub use steps::{are_configured, mutate_object, validate_object};
@@ -39,6 +39,7 @@ use crate::request::annotations::AnnotationOwner;
 use crate::status::{Result, StatusError};
 use authorizer::CelAuthorizer;
 use insula_kinds::core_kind;
+use review::review;
 use version::{Equivalents, Versions};
 
 /// The admission attributes of a request, as in Kubernetes.
@@ -230,7 +231,14 @@ pub async fn validate(
         let mode = Mode::Validating;
         reviews.push((
             hook,
-            review(hook, mode, &request, &target, converted.objects()),
+            review(
+                attributes,
+                hook,
+                mode,
+                &request,
+                &target,
+                converted.objects(),
+            ),
         ));
     }
     if reviews.is_empty() {
@@ -438,7 +446,8 @@ impl<'a> Attributes<'a> {
         if !matches_conditions(self, hook, common, &request, target, converted.objects())? {
             return Ok(None);
         }
-        let review = review(hook, Mode::Mutating, &request, target, converted.objects());
+        let mode = Mode::Mutating;
+        let review = review(self, hook, mode, &request, target, converted.objects());
         let answer = match &review {
             Ok(review) => {
                 self.caller
@@ -552,19 +561,6 @@ fn matches_conditions(
     hook.webhook
         .applies(&context)
         .map_err(StatusError::not_admitted)
-}
-
-fn review(
-    hook: &Hook,
-    mode: Mode,
-    request: &Request<'_>,
-    target: &Target,
-    objects: VersionedObjects<'_>,
-) -> Result<Review, Failure> {
-    let webhook = &hook.webhook;
-    webhook.check_dry_run(request)?;
-    let uid = Uuid::new_v4().to_string();
-    Review::new(webhook, mode, request, target, objects, uid)
 }
 
 /// Returns the kind as an admission target.

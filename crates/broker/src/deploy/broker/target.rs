@@ -72,9 +72,14 @@ impl Target {
         };
         let advertised = settings.broker_url.as_deref().map(connect::url);
         let advertised = advertised.transpose()?;
+        let advertised_url = match &advertised {
+            Some(url) => formatted(url),
+            // The kubeconfig of a tenant names its space, as the token in the file does.
+            None => connect::without_space(&formatted(&config.cluster_url)).to_owned(),
+        };
         Ok(Self {
             namespace,
-            advertised_url: formatted(advertised.as_ref().unwrap_or(&config.cluster_url)),
+            advertised_url,
             config,
             user,
             context,

@@ -35,6 +35,7 @@ fn start(data: &Path, files: Option<&TlsFiles>) -> Renewal {
         event_ttl: Duration::from_secs(3600),
         limits: insula_apiserver::Limits::default(),
         tenant_quota: Default::default(),
+        tenant_fields: Default::default(),
         layout: Layout::default(),
         default_tenant: None,
     };

@@ -1,5 +1,6 @@
 //! What is read from a kubeconfig.
 
+use insula_identity::credential::Fingerprint;
 use insula_identity::endpoint::{Endpoint, Trust};
 use insula_identity::shape::Shape;
 
@@ -72,6 +73,24 @@ users:
 ";
     let read = Kubeconfig::VERIFIED.access(&data("kubeconfig", text), None);
     assert_eq!(read, Ok(east()));
+}
+
+/// As in kubeconfigs of Insula's tenants.
+#[test]
+fn tenants_of_one_server_have_sessions_of_their_own() {
+    let access = |tenant: &str| {
+        let cluster = json!({"server": format!("https://east.example:6443/tenants/{tenant}")});
+        let extension = json!({"expires": "2026-11-20T08:00:00Z"});
+        let extensions = json!([{"name": "insula.dev/credential", "extension": extension}]);
+        let user = json!({"token": SECRET, "extensions": extensions});
+        read(&with(cluster, user), None).unwrap()
+    };
+    let [one, other] = ["acme", "globex"].map(access);
+    assert_eq!(one.server.url(), "https://east.example:6443/tenants/acme");
+    assert_eq!(one.server.endpoint, other.server.endpoint);
+    let session = |access: &HostAccess| Fingerprint::of(&access.content().values);
+    assert_ne!(session(&one), session(&other));
+    assert_eq!(session(&one), session(&access("acme")));
 }
 
 #[test]

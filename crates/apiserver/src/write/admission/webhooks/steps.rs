@@ -64,7 +64,7 @@ fn attributes_of<'a>(admission: &Admission<'a>) -> Option<Attributes<'a>> {
 async fn mutate_new(attributes: &Attributes<'_>, object: &mut Object) -> Result<()> {
     // Report a missing namespace before any webhook sees the object.
     Lifecycle::check(attributes.registry, attributes.kind, attributes.address).await?;
-    metadata::set_location(object, attributes.address)?;
+    metadata::set_location(object, attributes.address, Some(attributes.caller))?;
     let own = metadata::of(object).clone();
     mutate(attributes, Some(object), None).await?;
     let metadata = metadata::of(object);
@@ -104,7 +104,7 @@ async fn mutate_changed(
         }
     };
     if changed {
-        metadata::restore(object, attributes.address, old)?;
+        metadata::restore(object, attributes.address, old, Some(attributes.caller))?;
         attributes
             .caller
             .context
