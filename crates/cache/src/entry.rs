@@ -171,7 +171,7 @@ impl Stored {
 
     /// Returns the JSON from the metadata on, at least to their end, which is not looked for.
     pub fn text_from_metadata(&self) -> Cow<'_, [u8]> {
-        self.text.from_metadata()
+        self.text.tail_from_metadata()
     }
 
     /// The same object without the fields that name its tenant.

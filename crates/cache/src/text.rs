@@ -139,7 +139,7 @@ impl Text {
 
     /// Returns the text from the metadata on, at least to their end; `{}` if there are none. This
     /// is cheaper than [`metadata`](Self::metadata), which looks for the end.
-    pub fn from_metadata(&self) -> Cow<'_, [u8]> {
+    pub fn tail_from_metadata(&self) -> Cow<'_, [u8]> {
         match self {
             Self::Whole(json) => {
                 let start = Members::new(json, 0).start_of(b"metadata");
@@ -269,14 +269,14 @@ mod tests {
                     Text::templated(json, at, &pool),
                 ] {
                     assert_eq!(text.metadata(), metadata.as_bytes());
-                    assert!(text.from_metadata().starts_with(metadata.as_bytes()));
+                    assert!(text.tail_from_metadata().starts_with(metadata.as_bytes()));
                 }
             }
         }
         for none in ["{}", "", r#"{"kind":"K""#] {
             let text = Text::whole(none.as_bytes(), at);
             assert_eq!(text.metadata(), &b"{}"[..]);
-            assert_eq!(text.from_metadata(), &b"{}"[..]);
+            assert_eq!(text.tail_from_metadata(), &b"{}"[..]);
         }
     }
 

@@ -26,7 +26,7 @@ pub const LEASE_NAMESPACE: &str = "kube-node-lease";
 /// built-in ClusterRole, which has no subjects.
 static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     let role = bootstrap::find(RbacKind::ClusterRole, "system:node");
-    let rules = role.and_then(|role| role.object().remove("rules"));
+    let rules = role.and_then(|role| role.object().clone().remove("rules"));
     let rules = rules.and_then(|rules| serde_json::from_value(rules).ok());
     rules.expect("the table of roles is generated, and a test reads it")
 });
