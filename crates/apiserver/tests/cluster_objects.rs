@@ -122,8 +122,16 @@ async fn deleted_service_of_the_api_server_comes_back_with_another_uid() -> anyh
             .await?;
         let added = watch.next().await?.context("the initial state")?;
         assert_eq!(uid(&added["object"]), uids[0], "{path}");
-        // The first deletion is of the built-in object, the second of a stored one.
-        for _ in 0..2 {
+        // The first deletion is of the built-in object, the second of a stored one, the third of one
+        // with a finalizer.
+        for round in 0..3 {
+            // The test server's endpoints are loopback addresses, so they cannot be changed.
+            if round == 2 && path == SERVICE {
+                let finalizer = json!({"metadata": {"finalizers": ["example.com/keep"]}});
+                let changed = tenant.patch(path, "merge", &finalizer).await?;
+                assert_eq!(changed.status, 200, "{}", changed.text());
+                watch.next().await?.context("the change")?;
+            }
             let wrong = json!({"preconditions": {"uid": "another"}});
             let refused = delete(&tenant, path, &wrong).await?;
             assert_eq!(refused.status, 409, "{}", refused.text());
@@ -254,9 +262,66 @@ async fn families_that_the_server_does_not_have_are_refused() -> anyhow::Result<
     let path = format!("{services}/a");
     let refused = tenant.patch(&path, "merge", &policy).await?;
     assert_eq!((refused.status, refused.message()), (422, message));
+    // Without a selector a headless service may have endpoints of both families, or of one.
+    let headless = json!({
+        "metadata": {"name": "headless"},
+        "spec": {"clusterIP": "None", "ports": [{"port": 80}]},
+    });
+    let created = tenant.post(services, &headless).await?.json();
+    assert_eq!(created["spec"]["ipFamilies"], json!(["IPv4", "IPv6"]));
+    let single = json!({"spec": {"ipFamilyPolicy": "SingleStack"}});
+    let changed = tenant
+        .patch(&format!("{services}/headless"), "merge", &single)
+        .await?;
+    assert_eq!(changed.status, 200, "{}", changed.text());
+    assert_eq!(changed.json()["spec"]["ipFamilies"], json!(["IPv4"]));
     let prefer = json!({"spec": {"ipFamilyPolicy": "PreferDualStack"}});
     let changed = tenant.patch(&path, "merge", &prefer).await?;
     assert_eq!(changed.status, 200, "{}", changed.text());
     assert_eq!(changed.json()["spec"]["ipFamilies"], json!(["IPv4"]));
+    Ok(())
+}
+
+#[tokio::test]
+async fn full_range_of_cluster_ips_refuses_services_that_need_one() -> anyhow::Result<()> {
+    let setup = Setup {
+        service_range: "10.9.8.0/24".parse()?,
+        ..Setup::default()
+    };
+    let server = TestServer::start_with(setup).await?;
+    let tenant = server.tenant("t1").await?;
+    let services = "/api/v1/namespaces/default/services";
+    let mut addresses = std::collections::BTreeSet::new();
+    for n in 0..253 {
+        let created = tenant.post(services, &service(&format!("s{n}"))).await?;
+        assert_eq!(created.status, 201, "{}", created.text());
+        let address = created.json()["spec"]["clusterIP"].to_string();
+        assert!(addresses.insert(address), "{}", created.text());
+    }
+    let refused = tenant.post(services, &service("more")).await?;
+    let why = "failed to allocate a serviceIP for Service \"more\": range is full";
+    assert_eq!(refused.status, 500);
+    assert!(refused.message().ends_with(why), "{}", refused.text());
+    let mut headless = service("headless");
+    headless["spec"]["clusterIP"] = "None".into();
+    assert_eq!(tenant.post(services, &headless).await?.status, 201);
+    Ok(())
+}
+
+#[tokio::test]
+async fn tenant_with_changed_cluster_objects_is_deleted() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
+    let (tenant, system) = (server.tenant("t1").await?, server.system().await?);
+    for path in [SERVICE, RANGE, ADDRESS, CRITICAL] {
+        let labelled = json!({"metadata": {"labels": {"a": "b"}}});
+        let changed = tenant.patch(path, "merge", &labelled).await?;
+        assert_eq!(changed.status, 200, "{path}: {}", changed.text());
+    }
+    let begun = std::time::Instant::now();
+    assert_eq!(system.delete("/api/v1/tenants/t1").await?.status, 200);
+    while system.get("/api/v1/tenants/t1").await?.status != 404 {
+        anyhow::ensure!(begun.elapsed().as_secs() < 20, "the tenant does not go");
+        tokio::task::yield_now().await;
+    }
     Ok(())
 }

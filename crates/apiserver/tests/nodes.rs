@@ -1,6 +1,9 @@
 //! What a node may do in its space, as a kubelet with the certificate of a node.
 
-use insula_access::Subject;
+use anyhow::Context;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use insula_access::{CertificateRequest, Subject};
 use insula_core::Space;
 use insula_testkit::server::{Answer, Client, TestServer};
 use serde_json::{Value, json};
@@ -18,9 +21,19 @@ const LEASE_NAMESPACE: &str = "/api/v1/namespaces/kube-node-lease";
 
 /// A client with the certificate of a node of the space.
 async fn node(server: &TestServer, space: &str, name: &str) -> anyhow::Result<Client> {
+    let user = format!("system:node:{name}");
+    certified(server, space, &user, &["system:nodes"]).await
+}
+
+async fn certified(
+    server: &TestServer,
+    space: &str,
+    user: &str,
+    groups: &[&str],
+) -> anyhow::Result<Client> {
     let subject = Subject {
-        user: format!("system:node:{name}"),
-        groups: vec!["system:nodes".to_owned()],
+        user: user.to_owned(),
+        groups: groups.iter().map(|&group| group.to_owned()).collect(),
         tenant: Some(Space::parse(space)?),
         tenant_uid: None,
     };
@@ -121,6 +134,16 @@ async fn node_reads_what_pods_on_it_refer_to() -> anyhow::Result<()> {
         let watch = first.watch(&format!("{one}&watch=true")).await?;
         assert_eq!(watch.status, 200);
     }
+    let path = format!("{SECRETS}?fieldSelector=metadata.name%3Dn1&watch=true");
+    let mut watch = first.watch(&path).await?;
+    assert_eq!(watch.next().await?.context("the Secret")?["type"], "ADDED");
+    let rotated = json!({"stringData": {"key": "first"}});
+    let secret = format!("{SECRETS}/n1");
+    assert_eq!(admin.patch(&secret, "merge", &rotated).await?.status, 200);
+    assert_eq!(
+        watch.next().await?.context("the change")?["type"],
+        "MODIFIED"
+    );
     // With the pod the rights end.
     assert_eq!(
         admin
@@ -130,6 +153,13 @@ async fn node_reads_what_pods_on_it_refer_to() -> anyhow::Result<()> {
         200
     );
     assert_eq!(first.get(&format!("{SECRETS}/n1")).await?.status, 403);
+    let rotated = json!({"stringData": {"key": "second"}});
+    assert_eq!(admin.patch(&secret, "merge", &rotated).await?.status, 200);
+    let end = watch.next().await?.context("the end")?;
+    assert_eq!(
+        [&end["type"], &end["object"]["code"]],
+        [&json!("ERROR"), &json!(403)]
+    );
     Ok(())
 }
 
@@ -434,6 +464,13 @@ async fn first_lease_of_a_node_creates_its_namespace() -> anyhow::Result<()> {
         .post(&format!("{LEASES}?dryRun=All"), &lease("n1"))
         .await?;
     assert_eq!(dry.status, 404, "{}", dry.text());
+    // Nor do other objects create it, or leases of users who may not create namespaces.
+    let maps = format!("{LEASE_NAMESPACE}/configmaps");
+    assert_eq!(admin.post(&maps, &named("m")).await?.status, 404);
+    let dora = certified(&server, "t1", "dora", &[]).await?;
+    admin.bind("dora", "User:dora", "edit").await?;
+    assert_eq!(dora.post(LEASES, &lease("d")).await?.status, 404);
+    assert_eq!(first.post(LEASES, &lease("n2")).await?.status, 404);
     assert_eq!(admin.get(LEASE_NAMESPACE).await?.status, 404);
     create(&first, LEASES, lease("n1")).await?;
     let namespace = admin.get(LEASE_NAMESPACE).await?.json();
@@ -490,5 +527,47 @@ async fn rules_of_a_node_are_reported_as_incomplete() -> anyhow::Result<()> {
         let review = create(&admin, path, &question).await?;
         assert_eq!(review["status"]["allowed"], allowed, "{name}");
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn node_requests_certificates_of_kubelets_for_itself_only() -> anyhow::Result<()> {
+    let (server, _) = start_tenant().await?;
+    let first = node(&server, "t1", "n1").await?;
+    let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let key = rcgen::KeyPair::generate()?;
+    let request = |name: &str, user: &str, signer: &str| -> anyhow::Result<Value> {
+        let subject = Subject {
+            user: user.to_owned(),
+            groups: vec!["system:nodes".to_owned()],
+            tenant: None,
+            tenant_uid: None,
+        };
+        let pem = STANDARD.encode(CertificateRequest::create_pem(&subject, &key)?);
+        let signer = format!("kubernetes.io/{signer}");
+        let usages = ["digital signature", "client auth"];
+        let spec = json!({"request": pem, "signerName": signer, "usages": usages});
+        Ok(json!({"metadata": {"name": name}, "spec": spec}))
+    };
+    let client = "kube-apiserver-client-kubelet";
+    for (index, signer) in [client, "kubelet-serving"].into_iter().enumerate() {
+        let name = format!("other-{index}");
+        let refused = first
+            .post(requests, &request(&name, "system:node:n2", signer)?)
+            .await?;
+        let why = format!(
+            "certificatesigningrequests.certificates.k8s.io \"{name}\" is forbidden: can only \
+             create a node CSR with CN=system:node:n1"
+        );
+        assert_refused(&refused, 403, "Forbidden", &why);
+    }
+    create(&first, requests, request("own", "system:node:n1", client)?).await?;
+    // Other signers look at the name themselves.
+    create(
+        &first,
+        requests,
+        request("user", "dora", "kube-apiserver-client")?,
+    )
+    .await?;
     Ok(())
 }

@@ -180,9 +180,17 @@ impl OwnerGraph {
                     self.announce(space, graph);
                 });
             }
-            if gone && let Some(uid) = event.object.uid() {
+            // An object with another UID in the place of one is another object.
+            let last = match gone {
+                true => Some(&event.object),
+                false => event.before.as_ref(),
+            };
+            let last = last.filter(|last| gone || last.uid() != event.object.uid());
+            if let Some(last) = last
+                && let Some(uid) = last.uid()
+            {
                 self.find(space, |graph| {
-                    graph.note_deleted(uid, || Node::new(key, &event.object));
+                    graph.note_deleted(uid, || Node::new(key, last));
                     self.announce(space, graph);
                 });
             }

@@ -21,8 +21,7 @@ fn includes(wide: &Value, narrow: &Value) -> bool {
     if wide == narrow {
         return true;
     }
-    let exists = text(wide, "operator") == "Exists";
-    let every_key = text(wide, "key").is_empty() && exists;
+    let every_key = text(wide, "key").is_empty() && text(wide, "operator") == "Exists";
     if text(wide, "key") != text(narrow, "key") && !every_key {
         return false;
     }
@@ -36,7 +35,13 @@ fn includes(wide: &Value, narrow: &Value) -> bool {
     {
         return false;
     }
-    exists || (text(narrow, "operator") == "Equal" && text(wide, "value") == text(narrow, "value"))
+    match text(wide, "operator") {
+        "Exists" => true,
+        "" | "Equal" => {
+            text(narrow, "operator") == "Equal" && text(wide, "value") == text(narrow, "value")
+        }
+        _ => false,
+    }
 }
 
 fn text<'a>(toleration: &'a Value, member: &str) -> &'a str {
@@ -57,6 +62,7 @@ mod tests {
         let key = json!({"key": "a", "operator": "Exists"});
         let value = json!({"key": "a", "operator": "Equal", "value": "b"});
         let other = json!({"key": "a", "operator": "Equal", "value": "c"});
+        let greater = json!({"key": "a", "operator": "Gt", "value": "b"});
         let everything = json!({"operator": "Exists"});
         let short = json!({
             "key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5,
@@ -67,6 +73,7 @@ mod tests {
         for (all, expected) in [
             (vec![], vec![]),
             (vec![&value, &value], vec![&value]),
+            (vec![&greater, &value], vec![&greater, &value]),
             (vec![&value, &other], vec![&value, &other]),
             (vec![&value, &key], vec![&key]),
             (vec![&key, &value], vec![&key]),

@@ -115,7 +115,7 @@ mod verifier_tests;
 
 #[cfg(test)]
 mod tests {
-    use rcgen::{CertificateParams, KeyPair};
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 
     use super::*;
 
@@ -123,7 +123,8 @@ mod tests {
     fn bundle_is_one_or_more_usable_certificates() {
         let certificate = || {
             let key = KeyPair::generate().unwrap();
-            let params = CertificateParams::new(vec!["ca.example".to_owned()]).unwrap();
+            let mut params = CertificateParams::new(vec!["ca.example".to_owned()]).unwrap();
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
             params.self_signed(&key).unwrap().pem()
         };
         let (one, other) = (certificate(), certificate());

@@ -98,6 +98,20 @@ fn certificate_of_a_ca_is_not_accepted_for_its_issuer() {
 }
 
 #[test]
+fn trusted_certificate_of_a_server_signs_no_others() {
+    for (is_ca, expected) in [(true, ""), (false, UNKNOWN)] {
+        let (own, other) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+        let trusted = params(is_ca);
+        let certificate = trusted.self_signed(&own).unwrap().der().clone();
+        let issuer = Issuer::new(trusted, own);
+        let forged = params(false).signed_by(&other, &issuer).unwrap();
+        let forged = forged.der().clone();
+        assert_eq!(refusal(&certificate, &[&certificate], "a.test", NOW), "");
+        assert_eq!(refusal(&forged, &[&certificate], "a.test", NOW), expected);
+    }
+}
+
+#[test]
 fn trusted_certificate_is_valid_for_its_time_names_and_uses_only() {
     let own = self_signed(&params(true));
     for (host, now, expected) in [

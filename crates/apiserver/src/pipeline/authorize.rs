@@ -143,10 +143,17 @@ impl Granted {
 
     /// Authorizes the request again if rights of its home space have changed since.
     pub fn recheck_if_changed(&self, registry: &Registry) -> Result<()> {
-        match rights_revision(registry, &self.principal) == self.rights {
+        let is_unchanged = rights_revision(registry, &self.principal) == self.rights;
+        match is_unchanged && !self.depends_on_objects() {
             true => Ok(()),
             false => self.recheck(registry),
         }
+    }
+
+    /// Whether the right may end without a change of roles: a node may read what the pods on it
+    /// refer to. It may always list its pods, which the selection keeps to those on it.
+    pub fn depends_on_objects(&self) -> bool {
+        self.principal.node().is_some() && self.selected_node.is_none()
     }
 
     /// Authorizes the request again, because rights may be revoked while a watch is open.

@@ -6,9 +6,10 @@
 
 mod relations;
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use insula_access::rbac::{Attributes, RbacKind, ResourceAttributes, Rule, bootstrap};
+use insula_cache::Stored;
 use insula_core::{Space, Verb};
 use insula_kinds::selector::FieldSelector;
 use insula_kinds::{Object, Value, core_kind, kinds};
@@ -265,20 +266,28 @@ impl NodeRequest<'_> {
     /// Whether a pod of the namespace that is on the node refers to an object.
     ///
     /// The pods of the namespace are visited. Most are ruled out by their encoding, because they
-    /// are on other nodes.
+    /// are on other nodes or do not have the name in them.
     fn is_referenced(&self, target: Target, namespace: &str, name: &str) -> bool {
         let Some(pods) = self.registry.cache().find(core_kind("pods"), self.space) else {
             return false;
         };
         let on_node = format!("\"nodeName\":{}", Value::from(self.node));
         let on_node = memchr::memmem::Finder::new(on_node.as_bytes());
+        // The name of a claim for an ephemeral volume is not in the pod.
+        let named = match target {
+            Target::Claim => String::new(),
+            _ => Value::from(name).to_string(),
+        };
+        let named = memchr::memmem::Finder::new(named.as_bytes());
+        let may_refer = |pod: &&Arc<Stored>| {
+            let body = pod.body();
+            on_node.find(&body).is_some() && named.find(&body).is_some()
+        };
         let pods = pods.snapshot(&format!("{namespace}/"), None).objects;
-        pods.iter()
-            .filter(|pod| on_node.find(&pod.body()).is_some())
-            .any(|pod| {
-                let pod = pod.tree();
-                node_of(&pod) == self.node && refers_to(&pod, target, name)
-            })
+        pods.iter().filter(may_refer).any(|pod| {
+            let pod = pod.tree();
+            node_of(&pod) == self.node && refers_to(&pod, target, name)
+        })
     }
 }
 

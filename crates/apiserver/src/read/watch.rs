@@ -243,8 +243,10 @@ impl Watcher {
             let applied = registry.cache().applied();
             let piece = self.next_events().await?;
             if let Some(piece) = piece.as_ref().filter(|piece| !piece.is_empty()) {
-                self.check_again()?;
-                return Ok(Some(piece.clone()));
+                match self.is_over_meanwhile()? {
+                    true => continue,
+                    false => return Ok(Some(piece.clone())),
+                }
             }
             if registry.closing().is_closed() {
                 return Ok(None);
@@ -254,6 +256,9 @@ impl Watcher {
                 continue;
             }
             if self.clock.takes_bookmark(now, applied) {
+                if self.is_over_meanwhile()? {
+                    continue;
+                }
                 return Ok(Some(self.encoder.bookmark(applied, false)));
             }
             let progress = progress.filter(|_| self.events.awaits_progress(applied));
@@ -268,13 +273,15 @@ impl Watcher {
     }
 
     /// Checks rights that changed while events were read: that may take long if they come from the
-    /// store's history, or if a webhook converts them.
-    fn check_again(&mut self) -> Result<()> {
-        if self.signals.take_changed() {
+    /// store's history, or if a webhook converts them. Returns whether the resource was defined anew
+    /// meanwhile: a client that is given a later revision would not list again.
+    fn is_over_meanwhile(&mut self) -> Result<bool> {
+        let changed = self.signals.take_changed();
+        if changed || self.permission.depends_on_objects() {
             self.is_unchecked = true;
             self.permission.check(self.events.seen)?;
         }
-        Ok(())
+        Ok(changed && self.permission.is_redefined() && !self.permission.is_withdrawn())
     }
 
     /// Returns the next lines of the initial state.

@@ -98,6 +98,12 @@ impl ServiceRange {
         self.nth(reserved + random % (size - reserved - 1))
     }
 
+    /// Returns all addresses that can be allocated, also those that are left to Services that request
+    /// them.
+    pub fn all(&self) -> impl Iterator<Item = IpAddr> {
+        (2..(1_u64 << self.bits()) - 1).map(|offset| self.nth(offset))
+    }
+
     fn bits(&self) -> u8 {
         (self.0.max_prefix_len() - self.0.prefix_len()).min(MAX_BITS)
     }
@@ -143,6 +149,12 @@ mod tests {
             }
         }
         assert!(!range("10.0.0.0/24").contains([10, 0, 1, 0].into()));
+        let all: Vec<_> = range("10.0.0.0/24").all().collect();
+        assert_eq!(all.len(), 253);
+        assert_eq!(
+            [all[0], all[252]],
+            [[10, 0, 0, 2], [10, 0, 0, 254]].map(IpAddr::from)
+        );
         assert_eq!(ServiceRange::default(), range("10.96.0.0/12"));
         assert_eq!(range("fd00::/108").family(), "IPv6");
     }

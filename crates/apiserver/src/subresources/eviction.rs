@@ -48,6 +48,8 @@ pub async fn evict(
     delete.dry_run |= options.dry_run;
     let found = registry.fresh(&address).await?;
     let pod = found.ok_or_else(|| StatusError::not_found(address.of(), &address.name))?;
+    // It is this pod that is evicted, and not a later one of its name.
+    delete.limit_to(&pod);
     let pod = pod.tree();
     node_restriction::check_eviction(caller, &address, &pod)?;
     if !needs_no_budget(&pod)

@@ -81,6 +81,7 @@ const CHAIN: &[Step] = &[
     step!(Content, needs_rights, policy_params::admit),
     // The object is valid.
     step!(Validate, limit_ranger::limits, limit_ranger::validate),
+    step!(Validate, is_new_pod, runtime_class::validate),
     step!(Validate, pod_security::applies, pod_security::validate),
     step!(
         Validate,

@@ -31,6 +31,9 @@ pub struct Ports<'a> {
     requested: Vec<u64>,
 }
 
+/// How many addresses are chosen at random before all are tried.
+const MAX_GUESSES: usize = 64;
+
 /// Values in use, read on the first allocation because most services need none.
 struct InUse<'a, T> {
     registry: &'a Registry,
@@ -68,12 +71,37 @@ pub fn check(registry: &Registry, address: &Address, object: &Object) -> Result<
     }
 }
 
-/// Allocates what an updated service needs for its new type.
-pub fn for_update(registry: &Registry, address: &Address, object: &mut Object) -> Result<()> {
+/// Fails if no address was left for a new service or for a new type of one.
+pub fn check_allocated(address: &Address, service: &Object) -> Result<()> {
+    let spec = service.get("spec");
+    let text = |member: &str| {
+        spec.and_then(|spec| spec.get(member)?.as_str())
+            .unwrap_or("")
+    };
+    let lacks_address = text("type") != "ExternalName" && text("clusterIP").is_empty();
+    if lacks_address && address.kind.is(core_kind("services")) {
+        let name = &address.name;
+        let why = format!("failed to allocate a serviceIP for Service {name:?}: range is full");
+        return Err(StatusError::internal(why));
+    }
+    Ok(())
+}
+
+/// Allocates what an updated service needs for its new type. A service that keeps its addresses may
+/// be of a family that the server had before.
+pub fn for_update(
+    registry: &Registry,
+    address: &Address,
+    subresource: Option<&str>,
+    old: &Object,
+    object: &mut Object,
+) -> Result<()> {
     if !address.kind.is(core_kind("services")) {
         return Ok(());
     }
-    check(registry, address, object)?;
+    if subresource.is_none() && families::are_changed(old, object) {
+        check(registry, address, object)?;
+    }
     let mut allocator = Allocator::new(registry, &address.space);
     let (ips, ports) = allocator.parts();
     ports.reserve_requested(object);
@@ -85,19 +113,22 @@ pub fn for_update(registry: &Registry, address: &Address, object: &mut Object) -
         node_port: &mut || ports.next(),
     };
     prepare::allocate(object, &mut with);
-    Ok(())
+    check_allocated(address, object)
 }
 
 impl Addresses<'_> {
-    /// Allocates an address.
+    /// Allocates an address; it is empty if none is left.
     pub fn next(&mut self) -> String {
         let range = self.0.registry.built_in().service_range();
         let in_use = self.0.read(|spec, in_use| {
             let address = spec.get("clusterIP").and_then(Value::as_str);
             in_use.extend(address.map(str::to_owned));
         });
-        let free = (0..1 << 16)
-            .map(|_| range.choose(random()).to_string())
+        // Nearly always the first guess is right; the range is searched if it is nearly full.
+        let free = (0..MAX_GUESSES)
+            .map(|_| range.choose(random()))
+            .chain(range.all())
+            .map(|address| address.to_string())
             .find(|address| !in_use.contains(address))
             .unwrap_or_default();
         in_use.insert(free.clone());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use insula_access::rbac::ResourceAttributes;
 use insula_admission::Operation;
 use insula_core::Space;
 use insula_custom::Verdict;
@@ -120,7 +121,7 @@ impl CreateRequest<'_> {
             self.record_fields(registry, emptied).await?;
         }
         strategy::to_validated(kind, &mut self.object);
-        if self.namespace == Some(LEASE_NAMESPACE) && !self.dry_run {
+        if self.creates_lease_namespace(registry).await? {
             // Before webhooks, which look at the namespace.
             bootstrap_objects::ensure_lease_namespace(registry, self.space, &now).await?;
         }
@@ -236,6 +237,7 @@ impl CreateRequest<'_> {
         admission.run(Phase::Name).await?;
         allocate::check(registry, address, admission.object)?;
         prepare_object(registry, kind, address, admission.object, now);
+        allocate::check_allocated(address, admission.object)?;
         admission.run(Phase::Content).await?;
         let Verdict {
             mut errors,
@@ -327,6 +329,33 @@ async fn put(
                 pod_security::validate_again(registry, caller, address, &value, &seen, &lifecycle)?;
             }
         }
+    }
+}
+
+impl CreateRequest<'_> {
+    /// Whether the namespace of node leases comes with this object: with the lease of the node that
+    /// creates it, or with a lease of a caller who may create namespaces. Others find it missing.
+    async fn creates_lease_namespace(&self, registry: &Registry) -> Result<bool> {
+        let is_lease = self.kind.group == "coordination.k8s.io" && self.kind.resource == "leases";
+        if self.namespace != Some(LEASE_NAMESPACE) || !is_lease || self.dry_run {
+            return Ok(false);
+        }
+        let Some(caller) = self.caller else {
+            return Ok(false);
+        };
+        let name = self
+            .object
+            .get("metadata")
+            .and_then(|of| of.get("name")?.as_str());
+        if let Some(node) = caller.granted.principal().node() {
+            return Ok(name == Some(node));
+        }
+        let create = ResourceAttributes {
+            verb: "create",
+            resource: "namespaces",
+            ..ResourceAttributes::default()
+        };
+        caller.granted.is_allowed(registry, create).await
     }
 }
 

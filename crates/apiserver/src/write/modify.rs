@@ -304,7 +304,13 @@ async fn commit_change(
         admission.object,
         &time::now(),
     );
-    allocate::for_update(registry, request.address, admission.object)?;
+    allocate::for_update(
+        registry,
+        request.address,
+        subresource,
+        &old,
+        admission.object,
+    )?;
     admission.run(Phase::Content).await?;
     let verdict = strategy::validate_update(
         request.caller,

@@ -49,11 +49,6 @@ pub async fn add(
 ) -> Result<CurrentContext, Failure> {
     let attempted = format!("cannot add a context to {}", path.display());
     let failed = |error: io::Error| Failure::new(&attempted, error);
-    if path.file_name() == Some(OsStr::new(WRITTEN_BY_SERVER)) {
-        let why = "the server writes this file, and would remove the context";
-        return Err(Failure::new(&attempted, why)
-            .hint("name another file: --merge=FILE, for instance ~/.kube/config"));
-    }
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(failed)?;
     }
@@ -61,9 +56,16 @@ pub async fn add(
     // A link keeps leading to the file, which is replaced.
     let target = match fs::canonicalize(path) {
         Ok(target) => target,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => {
+            path.to_owned()
+        }
         Err(error) => return Err(failed(error)),
     };
+    if target.file_name() == Some(OsStr::new(WRITTEN_BY_SERVER)) {
+        let why = "the server writes this file, and would remove the context";
+        return Err(Failure::new(&attempted, why)
+            .hint("name another file: --merge=FILE, for instance ~/.kube/config"));
+    }
     let text = private_file::read(&target)?.unwrap_or_default();
     let mut file = parse(&text).map_err(|why| Failure::new(&attempted, why))?;
     let current = merge(&mut file, new, other_server).map_err(|error| {

@@ -32,7 +32,7 @@ pub fn allocate(service: &mut Object, with: &mut CreateContext<'_>) {
             spec.insert("clusterIPs".to_owned(), json!([address]));
             spec.insert("clusterIP".to_owned(), address.into());
         }
-        set_ip_families(spec, with.ip_family);
+        set_ip_families(spec, Some(with.ip_family));
     }
     allocate_ports(spec, with);
     if needs_health_check(spec) && tree::is_empty(spec, "healthCheckNodePort") {
@@ -51,9 +51,11 @@ pub(super) fn update(old: &Object, service: &mut Object) {
         if !tree::is_present(spec, "ipFamilyPolicy") {
             tree::copy(before, spec, "ipFamilyPolicy");
         }
-        // Only a headless service has no addresses that tell their family.
+        release_secondary(before, spec);
+        // Only a headless service has no addresses that tell their family. One that had none before
+        // gets the server's when it is allocated what it lacks.
         let family = tree::list(before, "ipFamilies").first();
-        set_ip_families(spec, family.and_then(Value::as_str).unwrap_or("IPv4"));
+        set_ip_families(spec, family.and_then(Value::as_str));
     }
     release_unneeded(before, spec);
     if tree::text(spec, "type") == "ExternalName" {
@@ -119,6 +121,20 @@ fn sync_cluster_ips(before: &Object, spec: &mut Object) {
     }
 }
 
+/// Releases the second address and family of a service that becomes single-stack.
+fn release_secondary(before: &Object, spec: &mut Object) {
+    if tree::text(spec, "ipFamilyPolicy") != "SingleStack" {
+        return;
+    }
+    for field in ["clusterIPs", "ipFamilies"] {
+        if same_list(before, spec, field)
+            && let Some(Value::Array(list)) = spec.get_mut(field)
+        {
+            list.truncate(1);
+        }
+    }
+}
+
 /// Releases values that a new type does not use, unless the client changed them, which
 /// validation rejects later.
 fn release_unneeded(before: &Object, spec: &mut Object) {
@@ -159,7 +175,7 @@ fn release_unneeded(before: &Object, spec: &mut Object) {
 }
 
 /// Sets the IP families from the IPs; of a service without IPs, to the server's.
-fn set_ip_families(spec: &mut Object, ip_family: &str) {
+fn set_ip_families(spec: &mut Object, ip_family: Option<&str>) {
     let headless = tree::text(spec, "clusterIP") == NONE;
     let free = headless && tree::is_empty(spec, "selector");
     // Without a selector the endpoints may have any family, so the service is dual-stack.
@@ -176,7 +192,10 @@ fn set_ip_families(spec: &mut Object, ip_family: &str) {
         families.extend(addresses.map(|address| Value::from(family(address))));
     }
     if families.is_empty() {
-        families.push(ip_family.into());
+        let Some(family) = ip_family else {
+            return;
+        };
+        families.push(family.into());
     }
     let single = tree::text(spec, "ipFamilyPolicy") == "SingleStack";
     if free && !single && families.len() == 1 {

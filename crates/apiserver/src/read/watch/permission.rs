@@ -81,6 +81,11 @@ impl Permission {
         self.definer.as_ref()
     }
 
+    /// Whether the right may end without a signal, so that it is checked before events are sent.
+    pub fn depends_on_objects(&self) -> bool {
+        self.granted.depends_on_objects()
+    }
+
     /// Whether the caller still has the right to watch. Rights are evaluated only if something
     /// changed that can take them away.
     pub fn check(&mut self, seen: Revision) -> Result<()> {
@@ -91,7 +96,7 @@ impl Permission {
         if !self.trust.still_accepts(self.granted.principal()) {
             return Err(StatusError::unauthorized());
         }
-        if now <= self.checked {
+        if now <= self.checked && !self.depends_on_objects() {
             return Ok(());
         }
         self.checked = now;

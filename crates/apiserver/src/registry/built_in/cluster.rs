@@ -165,12 +165,11 @@ fn endpoint_slice(endpoint: SocketAddr) -> Value {
     })
 }
 
+/// Without the finalizer that Kubernetes gives it: it cannot be deleted, and nothing would remove
+/// the finalizer when its space is.
 fn service_cidr(range: &ServiceRange) -> Value {
     json!({
-        "metadata": {
-            "name": NAME,
-            "finalizers": ["networking.k8s.io/service-cidr-finalizer"],
-        },
+        "metadata": {"name": NAME},
         "spec": {"cidrs": [range.to_string()]},
         "status": {
             "conditions": [{

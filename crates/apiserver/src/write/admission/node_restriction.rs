@@ -3,7 +3,11 @@
 //! The authorizer of nodes cannot see what a write has only in its body; these checks can. They
 //! apply to every node, also to one that roles give more rights.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use insula_access::CertificateRequest;
 use insula_cache::Stored;
+use insula_core::NODE_USER_PREFIX;
 use insula_kinds::{Object, Value, core_kind};
 
 use super::{Admission, Change};
@@ -32,6 +36,12 @@ const OWN_LABELS: [&str; 12] = [
 
 /// The domains whose labels a node may set, with those below them.
 const OWN_DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
+
+/// The signers of certificates for kubelets.
+const KUBELET_SIGNERS: [&str; 2] = [
+    "kubernetes.io/kubelet-serving",
+    "kubernetes.io/kube-apiserver-client-kubelet",
+];
 
 /// The domain of labels that keep workloads away from nodes, which no node may set.
 const RESTRICTED_DOMAIN: &str = "node-restriction.kubernetes.io";
@@ -118,7 +128,9 @@ pub fn check_token(
     };
     let pod = registry.cached(&address);
     let pod = pod.ok_or_else(|| StatusError::not_found(address.of(), &address.name))?;
-    // That the UID is the pod's is checked when the token is bound.
+    if pod.uid() != Some(text("uid")) {
+        return refuse("node requested token bound to another pod of that name");
+    }
     match node_of(&pod.tree()) == node {
         true => Ok(()),
         false => refuse("node requested token bound to a pod scheduled on a different node"),
@@ -153,7 +165,28 @@ fn check(registry: &Registry, node: &str, change: Change<'_>) -> Checked {
             check_claim_status(node, old, change.new)
         }
         (("", "persistentvolumeclaims"), ..) => Err("may only update PVC status".to_owned()),
+        (("certificates.k8s.io", "certificatesigningrequests"), None, None) => {
+            check_certificate_request(node, change.new)
+        }
         _ => check_name(node, change.address),
+    }
+}
+
+/// Checks that a node requests certificates of a kubelet for itself only.
+fn check_certificate_request(node: &str, request: &Object) -> Checked {
+    let spec = request.get("spec");
+    let text = |member: &str| spec.and_then(|spec| spec.get(member)?.as_str());
+    if !KUBELET_SIGNERS.contains(&text("signerName").unwrap_or("")) {
+        return Ok(());
+    }
+    let pem = STANDARD.decode(text("request").unwrap_or("")).ok();
+    let pem = pem.and_then(|pem| String::from_utf8(pem).ok());
+    let parsed = pem.and_then(|pem| CertificateRequest::from_pem(&pem).ok());
+    let parsed = parsed.ok_or_else(|| "unable to parse csr".to_owned())?;
+    let own = format!("{NODE_USER_PREFIX}{node}");
+    match parsed.subject.user == own {
+        true => Ok(()),
+        false => Err(format!("can only create a node CSR with CN={own}")),
     }
 }
 

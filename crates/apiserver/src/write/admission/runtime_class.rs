@@ -1,6 +1,7 @@
 //! RuntimeClass: a new pod gets the overhead, the node selector and the tolerations of the class
 //! that it names.
 
+use insula_kinds::quantity::Quantity;
 use insula_kinds::{Object, Value, kinds, toleration};
 
 use super::Admission;
@@ -8,6 +9,8 @@ use crate::registry::Address;
 use crate::status::{Result, StatusError};
 
 /// Applies the class of a pod, or refuses a pod that contradicts it.
+///
+/// What a webhook changes afterwards is examined by [`validate`].
 pub async fn admit(admission: &mut Admission<'_>) -> Result<()> {
     let pod = admission.address;
     let refuse = |why: String| StatusError::not_allowed(pod.of(), &pod.name, &why);
@@ -26,6 +29,20 @@ pub async fn admit(admission: &mut Admission<'_>) -> Result<()> {
         Some(scheduling) => set_scheduling(spec, scheduling).map_err(refuse),
         None => Ok(()),
     }
+}
+
+/// Refuses a pod with another overhead than that of its class, which webhooks may have changed.
+pub async fn validate(admission: &mut Admission<'_>) -> Result<()> {
+    let pod = admission.address;
+    let class = find_class(admission).await?;
+    let spec = admission.object.get("spec").and_then(Value::as_object);
+    let checked = spec.map_or(Ok(()), |spec| {
+        let defined = class
+            .as_ref()
+            .and_then(|class| class.get("overhead")?.get("podFixed"));
+        check_overhead(defined, given_overhead(spec))
+    });
+    checked.map_err(|why| StatusError::not_allowed(pod.of(), &pod.name, &why))
 }
 
 /// Returns the class that the pod names, with every acknowledged change.
@@ -56,22 +73,32 @@ async fn find_class(admission: &Admission<'_>) -> Result<Option<Object>> {
 
 fn set_overhead(spec: &mut Object, class: Option<&Object>) -> Result<(), String> {
     let defined = class.and_then(|class| class.get("overhead")?.get("podFixed"));
-    let given = spec.get("overhead");
-    let given = given.filter(|given| given.as_object().is_some_and(|given| !given.is_empty()));
-    match (defined, given) {
-        (None, Some(_)) => Err(
-            "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
-                .to_owned(),
-        ),
-        (Some(defined), Some(given)) if !same_quantities(defined, given) => Err(
-            "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead".to_owned(),
-        ),
-        (Some(defined), _) => {
-            spec.insert("overhead".to_owned(), defined.clone());
-            Ok(())
-        }
-        (None, None) => Ok(()),
+    let given = given_overhead(spec);
+    if let (Some(defined), None) = (defined, given) {
+        spec.insert("overhead".to_owned(), defined.clone());
+        return Ok(());
     }
+    check_overhead(defined, given)
+}
+
+/// Returns the overhead in the pod, unless it is empty.
+fn given_overhead(spec: &Object) -> Option<&Value> {
+    let given = spec.get("overhead")?;
+    (!given.as_object()?.is_empty()).then_some(given)
+}
+
+fn check_overhead(defined: Option<&Value>, given: Option<&Value>) -> Result<(), String> {
+    let why = match (defined, given) {
+        (None, None) => return Ok(()),
+        (Some(defined), Some(given)) if same_quantities(defined, given) => return Ok(()),
+        (None, Some(_)) => {
+            "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+        }
+        (Some(_), _) => {
+            "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+        }
+    };
+    Err(why.to_owned())
 }
 
 fn set_scheduling(spec: &mut Object, scheduling: &Object) -> Result<(), String> {
@@ -91,14 +118,10 @@ fn set_scheduling(spec: &mut Object, scheduling: &Object) -> Result<(), String> 
         }
         *selector = Value::Object(chosen);
     }
-    if let Some(Value::Array(defined)) = scheduling.get("tolerations") {
-        let given = spec.get("tolerations").and_then(Value::as_array);
-        let all = given
-            .into_iter()
-            .flatten()
-            .chain(defined)
-            .cloned()
-            .collect();
+    let [given, defined] = [&*spec, scheduling].map(|of| of.get("tolerations"));
+    let all = [given, defined].into_iter().flatten();
+    let all: Vec<Value> = all.filter_map(Value::as_array).flatten().cloned().collect();
+    if !all.is_empty() {
         spec.insert("tolerations".to_owned(), toleration::merge(all).into());
     }
     Ok(())
@@ -106,12 +129,14 @@ fn set_scheduling(spec: &mut Object, scheduling: &Object) -> Result<(), String> 
 
 /// Whether two lists of resources have equal quantities, however they are written.
 fn same_quantities(one: &Value, other: &Value) -> bool {
-    let canonical = |list: &Value| -> Option<Vec<(String, String)>> {
-        let list = list.as_object()?.iter().map(|(name, value)| {
-            let value = insula_kinds::quantity::canonical(value.as_str()?).ok()?;
-            Some((name.clone(), value))
-        });
-        list.collect()
+    let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else {
+        return false;
     };
-    canonical(one) == canonical(other)
+    let parsed = |value: &Value| value.as_str()?.parse::<Quantity>().ok();
+    let same = |(name, value): (&String, &Value)| {
+        other
+            .get(name)
+            .is_some_and(|other| parsed(other) == parsed(value))
+    };
+    one.len() == other.len() && one.iter().all(same)
 }

@@ -59,6 +59,24 @@ pub(super) fn unavailable(service: &Object, range: ServiceRange) -> Vec<FieldErr
     errors
 }
 
+/// Whether an update changes what decides about the families of a service.
+pub(super) fn are_changed(old: &Object, new: &Object) -> bool {
+    const FIELDS: [&str; 5] = [
+        "type",
+        "clusterIP",
+        "clusterIPs",
+        "ipFamilies",
+        "ipFamilyPolicy",
+    ];
+    let of = |service: &Object, field| {
+        service
+            .get("spec")
+            .and_then(|spec| spec.get(field))
+            .cloned()
+    };
+    FIELDS.iter().any(|field| of(old, field) != of(new, field))
+}
+
 fn invalid(field: &str, value: &Value, why: &str) -> FieldError {
     FieldError::invalid(field, value, why)
 }

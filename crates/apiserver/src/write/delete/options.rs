@@ -97,6 +97,13 @@ impl DeleteOptions {
         }
     }
 
+    /// Limits the deletion to this object, unless the request names another one of its name.
+    pub fn limit_to(&mut self, object: &Stored) {
+        if self.uid.is_none() {
+            self.uid = object.uid().map(str::to_owned);
+        }
+    }
+
     /// Returns the options with a propagation policy.
     pub fn propagating(self, policy: Policy) -> Self {
         Self {

@@ -1,21 +1,20 @@
 //! The deletion of built-in objects that come back: another one takes their place, as
-//! kube-apiserver creates a deleted Service `kubernetes` again.
+//! kube-apiserver creates a deleted Service `kubernetes` again. It takes it at once, also if the
+//! deleted one has finalizers: a watcher that saw the object go would not see it come back.
 
 use std::sync::Arc;
 
 use insula_kinds::{Kind, time};
 use insula_store::{Outcome, Transaction};
 
-use super::{
-    DeleteOptions, Deleted, admit, can_remove_now, check_preconditions, is_terminating_space,
-};
+use super::{DeleteOptions, Deleted, admit, check_preconditions, is_terminating_space};
 use crate::registry::{Address, Registry};
 use crate::status::Result;
 use crate::write::admission::lifecycle::Lifecycle;
 use crate::write::admission::webhooks::Attributes;
 
-/// Puts a new object in the place of a built-in one. Returns `None` if the object is deleted like
-/// any other: if it was changed and has finalizers, or if its space is terminating.
+/// Puts a new object in the place of a built-in one. Returns `None` if its space is terminating, so
+/// that the object is deleted like any other.
 pub(super) async fn replace(
     registry: &Registry,
     kind: &Kind,
@@ -27,9 +26,6 @@ pub(super) async fn replace(
         return Ok(None);
     }
     while let Some(current) = registry.fresh(address).await? {
-        if !can_remove_now(address, &current) {
-            return Ok(None);
-        }
         check_preconditions(kind, address, options, &current)?;
         if let Some(attributes) = attributes.filter(|attributes| attributes.has_configurations()) {
             admit(registry, attributes, &current).await?;
