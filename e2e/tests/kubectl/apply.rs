@@ -25,7 +25,7 @@ fn directory_can_be_applied_reapplied_and_changed() {
     two_tenants.both(|tenant| {
         write_app(tenant, "red", 3);
         applies(tenant, "apply -f app --dry-run=server", ["created (server dry run)"; 6]);
-        tenant.prints("get all -o name", "");
+        tenant.prints("get all -o name", "service/kubernetes");
         applies(tenant, "apply -f app", ["created"; 6]);
         applies(tenant, "apply -f app", ["unchanged"; 6]);
         tenant.prints("diff -f app", "");

@@ -79,7 +79,10 @@ fn machine_readable_formats_work() {
             "get cm web -o yaml",
             &["colour: red", "kind: ConfigMap", &format!("tenant: {name}")],
         );
-        tenant.prints("get svc,cm -o name", "service/web\nconfigmap/web");
+        tenant.prints(
+            "get svc,cm -o name",
+            "service/kubernetes\nservice/web\nconfigmap/web",
+        );
         tenant.prints(
             "get svc web -o jsonpath={.spec.ports[0].targetPort}",
             "8080",

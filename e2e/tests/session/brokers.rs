@@ -2,7 +2,7 @@
 
 use insula_e2e::kubectl::Kubectl;
 
-use crate::shell::{Expect, LineResult, blocks, prints, run_lines, section, set_up, shell};
+use crate::shell::{Expect, LineResult, blocks, errors, prints, run_lines, section, set_up, shell};
 
 /// Commands of the offering admin.
 const OFFERING: [Expect; 6] = [
@@ -64,7 +64,7 @@ fn documented_broker_session_works() {
         assert_eq!(*code, does.code.to_string(), "{line}:\n{out}{err}");
         // Progress is reported by `subctl` only, and without errors.
         let tells = line.starts_with("subctl ");
-        let quiet = err.is_empty() || tells && !err.contains("error");
+        let quiet = errors(err).next().is_none() || tells && !err.contains("error");
         assert!(quiet, "{line}:\n{out}{err}");
         for text in does.says {
             assert!(out.contains(text), "no {text:?} from {line}:\n{out}");

@@ -64,6 +64,12 @@ pub fn run_lines(folder: &Path, lines: &[&str]) -> Vec<LineResult> {
     ended
 }
 
+/// Returns the lines of stderr, without those that say when a new kubeconfig expires.
+pub fn errors(stderr: &str) -> impl Iterator<Item = &str> {
+    let lines = stderr.lines();
+    lines.filter(|line| !line.starts_with("the credential of user "))
+}
+
 /// Checks what each line printed and how it ended.
 pub fn check_lines(lines: &[&str], expected: &[&Expect], ended: &[LineResult]) {
     assert_eq!(lines.len(), expected.len(), "{lines:#?}");
@@ -71,11 +77,11 @@ pub fn check_lines(lines: &[&str], expected: &[&Expect], ended: &[LineResult]) {
         let LineResult { code, out, err } = ended;
         assert_eq!(*code, does.code.to_string(), "{line}:\n{out}{err}");
         let succeeds = does.refused.is_empty();
-        // Which is told beside a new kubeconfig.
-        let mut errors = err
-            .lines()
-            .filter(|line| !line.starts_with("the credential of user "));
-        assert_eq!(errors.next().is_none(), succeeds, "{line}:\n{out}{err}");
+        assert_eq!(
+            errors(err).next().is_none(),
+            succeeds,
+            "{line}:\n{out}{err}"
+        );
         for text in does.says {
             assert!(out.contains(text), "no {text:?} from {line}:\n{out}");
         }

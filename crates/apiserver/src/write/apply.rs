@@ -18,6 +18,18 @@ use crate::registry::{Address, Registry};
 use crate::request::query::{FieldValidation, Query, WriteOptions};
 use crate::status::{Result, StatusError};
 
+/// Whether any of the values is null, at any depth.
+fn has_null<'a>(mut values: impl Iterator<Item = &'a Value>) -> bool {
+    values.any(|value| match value {
+        Value::Null => true,
+        Value::Array(items) => has_null(&mut items.iter() as &mut dyn Iterator<Item = &Value>),
+        Value::Object(members) => {
+            has_null(&mut members.values() as &mut dyn Iterator<Item = &Value>)
+        }
+        _ => false,
+    })
+}
+
 /// An apply configuration with its options.
 #[derive(Debug)]
 pub struct Config {
@@ -144,6 +156,10 @@ impl Config {
                 let mut decoded =
                     decoded.map_err(|why| StatusError::plain_error(why.to_string()))?;
                 input::prune_custom(custom, &mut decoded)?;
+                if !has_null(self.object.values()) {
+                    // An object becomes null when its last field is removed.
+                    custom.schema()?.drop_nulls(&mut decoded.object);
+                }
                 decoded.object
             }
         };

@@ -94,6 +94,13 @@ async fn null_is_refused_where_a_value_may_not_be_null() -> anyhow::Result<()> {
         let shown = json!({"nullable": null, "defaulted": "d"});
         assert_eq!(answer.json()["spec"], shown);
     }
+    // What is left of an object without fields is no null of the client's.
+    for object in [json!({"a": "x"}), json!({})] {
+        let mut spec = json!({"defaulted": "d"});
+        spec["object"] = object;
+        let answer = apply(&client, WIDGET, "one", &widget(&spec)).await?;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
     // In a body that is decoded, such a null counts as absent.
     let spec = json!({"object": null, "text": null});
     let mut other = widget(&spec);
