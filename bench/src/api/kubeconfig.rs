@@ -86,8 +86,10 @@ impl Kubeconfig {
 }
 
 fn address(server: &str) -> Result<SocketAddr> {
-    let host = server.strip_prefix("https://").context("not https")?;
-    let address: SocketAddr = host.trim_end_matches('/').parse()?;
+    let rest = server.strip_prefix("https://").context("not https")?;
+    // Without the path of a tenant: the certificate names the tenant, too.
+    let host = rest.split('/').next().unwrap_or(rest);
+    let address: SocketAddr = host.parse()?;
     ensure!(
         address.ip().is_loopback(),
         "{address} is not on this machine"

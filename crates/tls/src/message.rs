@@ -30,10 +30,14 @@ pub fn handshake_error(error: &io::Error) -> String {
 
 /// Returns Go's message for an error that is one of TLS, or wraps one without being its cause.
 pub fn message_of(error: &(dyn StdError + 'static)) -> Option<String> {
-    let wrapped = error.downcast_ref::<io::Error>();
-    let wrapped = wrapped.and_then(|error| error.get_ref()?.downcast_ref::<Error>());
-    let error = wrapped.or_else(|| error.downcast_ref::<Error>())?;
-    Some(tls_error(error))
+    let mut inner = error;
+    // An error of a connection may wrap one of another, and so on.
+    loop {
+        if let Some(error) = inner.downcast_ref::<Error>() {
+            return Some(tls_error(error));
+        }
+        inner = inner.downcast_ref::<io::Error>()?.get_ref()?;
+    }
 }
 
 /// Returns Go's message for an error of TLS.

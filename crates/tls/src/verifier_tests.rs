@@ -71,6 +71,21 @@ fn trusted_certificate_of_a_server_is_accepted_even_if_it_is_of_a_ca() {
 }
 
 #[test]
+fn message_of_a_wrapped_error_is_that_of_tls() {
+    let error = || rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+    let once = std::io::Error::other(error());
+    let twice = std::io::Error::other(std::io::Error::other(error()));
+    for error in [
+        &error() as &(dyn std::error::Error + 'static),
+        &once,
+        &twice,
+    ] {
+        assert_eq!(crate::message_of(error).as_deref(), Some(UNKNOWN));
+    }
+    assert_eq!(crate::message_of(&std::io::Error::other("else")), None);
+}
+
+#[test]
 fn certificate_of_a_ca_is_not_accepted_for_its_issuer() {
     let (root_key, leaf_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
     let mut root = params(true);

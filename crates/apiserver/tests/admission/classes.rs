@@ -165,7 +165,7 @@ async fn claim_grows_only_while_bound_and_if_its_class_allows_it() -> anyhow::Re
     let refused = client.patch(&path("elastic"), "merge", &larger).await?;
     let unbound = "PersistentVolumeClaim \"elastic\" is invalid: spec: Forbidden: spec is immutable \
                    after creation except resources.requests and volumeAttributesClassName for \
-                   bound claims";
+                   bound claims\nchanged: spec.resources.requests.storage";
     assert_refused(&refused, 422, "Invalid", unbound);
     for name in ["fixed", "elastic"] {
         let bound = json!({"status": {"phase": "Bound"}});

@@ -150,6 +150,11 @@ async fn writes_far_from_the_default_do_not_contend() -> anyhow::Result<()> {
     let maps: Vec<Value> = (0..64).map(|n| map(&format!("c{n}"))).collect();
     assert_eq!(race(&[&client], MAPS, &maps, "").await?, 64);
     assert_eq!(fences(server.keys().await?), Vec::<String>::new());
+    server
+        .registry()
+        .catch_up()
+        .await
+        .map_err(|error| anyhow::anyhow!("{error}"))?;
     // Near the limit there is a fence, and one winner.
     let bytes = used(&server, "t1").bytes;
     update_quota(&server, json!({"bytes": bytes + 6500})).await?;
