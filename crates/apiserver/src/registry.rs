@@ -336,6 +336,15 @@ impl Registry {
         })
     }
 
+    /// Returns the object from the cache; if it is not there, with every change that was
+    /// acknowledged before the call.
+    pub async fn cached_or_fresh(&self, address: &Address) -> Result<Option<Arc<Stored>>> {
+        match self.cached(address) {
+            Some(found) => Ok(Some(found)),
+            None => self.fresh(address).await,
+        }
+    }
+
     /// Returns the object with every change that was acknowledged before the call.
     pub async fn fresh(&self, address: &Address) -> Result<Option<Arc<Stored>>> {
         self.catch_up().await?;

@@ -74,10 +74,7 @@ async fn find_class(registry: &Registry, pod: &Address, name: &str) -> Result<Op
         namespace: None,
         name: name.to_owned(),
     };
-    let found = match registry.cached(&address) {
-        Some(found) => Some(found),
-        None => registry.fresh(&address).await?,
-    };
+    let found = registry.cached_or_fresh(&address).await?;
     Ok(found.map(|found| Class::read(name, &found.tree())))
 }
 

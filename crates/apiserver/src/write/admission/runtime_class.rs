@@ -60,10 +60,7 @@ async fn find_class(admission: &Admission<'_>) -> Result<Option<Object>> {
         namespace: None,
         name: name.to_owned(),
     };
-    let found = match registry.cached(&address) {
-        Some(found) => Some(found),
-        None => registry.fresh(&address).await?,
-    };
+    let found = registry.cached_or_fresh(&address).await?;
     let missing = || {
         let why = format!("pod rejected: RuntimeClass {name:?} not found");
         StatusError::not_allowed(pod.of(), &pod.name, &why)
